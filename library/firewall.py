@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: firewall
-short_description: Default-deny firewall that allows cluster nodes, SSH and listed ports
+short_description: Firewall (enables ufw, default deny) that allows cluster nodes, SSH and listed ports
 version_added: "0.1.0"
 description:
   - Allows SSH on the ports of the node's sshd, all nodes of C(gpu_nodes) on the training interface, and O(allow). All
@@ -18,6 +18,9 @@ description:
   - On a node without ufw but with another active firewall, manages a separate table in nftables.
   - Before a change, simulates how all rules of the node treat the first packets of a launch and of SSH. If an existing
     rule blocks these packets, the module reports the rule and changes nothing.
+  - Changes nothing while the firewall would block a service that other hosts can reach and that is neither in O(allow)
+    nor in O(cut).
+  - Before the first change, records the state of the firewall on the node. V(leave) restores the recorded state of ufw.
   - A timer on the node reverts each change unless a new connection confirms the change.
   - Reports listening services that become unreachable from outside, and container ports that bypass the firewall.
 options:

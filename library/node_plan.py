@@ -206,6 +206,7 @@ left_out:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster_node.baseline.compare import compare
+from ansible.module_utils.muster_node.packages.apt import predict
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
 SPEC = {
@@ -276,7 +277,10 @@ SPEC = {
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     with one_sentence(module):
-        module.exit_json(**compare(module.params, check=module.check_mode))
+        result = compare(module.params, check=module.check_mode)
+        if module.check_mode and result["plan"]["packages"]:
+            result["changes"].update(predict(*result["plan"]["packages"]))
+        module.exit_json(**result)
 
 
 if __name__ == "__main__":

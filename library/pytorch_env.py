@@ -84,6 +84,16 @@ options:
         process uses them. If empty, no environment is removed.
     type: path
     default: ""
+  users_root:
+    description:
+      - Folder with one subfolder per launch user. If set, O(environments) are environments of the login user, in
+        C(NAME/envs), and the default environment is not built. The lock of each is next to its source file.
+    type: path
+    default: ""
+  prune:
+    description: Whether to remove environments of the login user that are not in O(environments).
+    type: bool
+    default: false
   user:
     description:
       - Unprivileged user that verifies the environment, and user of the SSH mesh. Until this user exists, V(nobody)
@@ -222,6 +232,10 @@ forget:
   returned: mode is manage
   type: list
   elements: str
+login:
+  description: Account that logs in.
+  returned: O(users_root) is set
+  type: str
 environment:
   description: Environment that C(current) points to after the changes.
   returned: when the request can be fulfilled
@@ -324,6 +338,7 @@ from ansible.module_utils.muster.pytorch.lock import LockError
 from ansible.module_utils.muster.pytorch.request import EnvironmentRequestError
 from ansible.module_utils.muster.pytorch.wheels import WheelError
 from ansible.module_utils.muster_node.pytorch.manager import EnvironmentManager, verify
+from ansible.module_utils.muster_node.pytorch.own import own_folder, refuse_root
 from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
@@ -342,6 +357,8 @@ SPEC = {
     "ranges": {"type": "bool", "default": False},
     "environments": {"type": "dict", "default": {}},
     "environments_root": {"type": "path", "default": ""},
+    "users_root": {"type": "path", "default": ""},
+    "prune": {"type": "bool", "default": False},
     "python": {"type": "path", "default": "/usr/bin/python3"},
     "user": {"type": "str", "default": "nobody"},
     "index_url": {"type": "str", "default": "auto"},
@@ -375,12 +392,16 @@ def main() -> None:
     # Environment variables for pip and its child processes.
     os.environ.update(params["environment"])
     with one_sentence(module, params["root"], (EnvironmentRequestError, LockError, WheelError)):
+        if params["users_root"]:
+            refuse_root()
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]), params["package"], params["root_option"])
-        if params["mode"] == "verify":
-            module.exit_json(**verify(root, params))
-        manager = EnvironmentManager(root, params, check=module.check_mode)
-        step = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]
-        result = step()
+        if params["users_root"] and params["environments_root"]:
+            result = own_folder(params, check=module.check_mode)
+        elif params["mode"] == "verify":
+            result = verify(root, params)
+        else:
+            manager = EnvironmentManager(root, params, check=module.check_mode)
+            result = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]()
         for note in result.pop("notes", ()):
             module.warn(note)
         module.exit_json(**result)

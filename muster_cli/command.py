@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import yaml
 from click.shell_completion import get_completion_class
 
 from . import clusters, complete, project_file, why
@@ -99,8 +100,9 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
     if verb.confirmed:
         params.append(click.Option(["--yes"], is_flag=True, help="Do not ask. Requires -c."))
     defaults = {}
-    if verb.name == "run":
-        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), verb.options)
+    if verb.name in ("run", "environment"):
+        options = project.verb("run").options
+        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), options)
     settings = {"default_map": defaults}
     return click.Command(verb.name, settings, params=params, callback=run, help=verb.text, short_help=verb.text)
 
@@ -231,6 +233,8 @@ def variables_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> d
         kind = options[name].type if name in options else "str"
         if kind == "dict":
             value = pairs(name, value)
+            if files := project.short["declarations"].get(name):
+                value = {key: declaration(text, files) for key, text in value.items()}
         elif isinstance(value, tuple):
             value = list(value)
         elif name in project.short["paths"]:
@@ -246,6 +250,16 @@ def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
     if "" in found or not all("=" in word for word in words):
         raise click.UsageError(f"{name} takes NAME=VALUE.")
     return found
+
+
+def declaration(text: str, files: Sequence[str]) -> Any:
+    """Return a declaration, with absolute paths of its files. Anything else than a mapping is rejected later."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise click.UsageError(f"{text} is not valid YAML.") from None
+    paths = [key for key in files if isinstance(found, dict) and isinstance(found.get(key), str)]
+    return {**found, **{key: str(Path(found[key]).expanduser().absolute()) for key in paths}} if paths else found
 
 
 def replace_process(project: VerbSource, words: list[str], cluster: str) -> NoReturn:

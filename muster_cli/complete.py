@@ -29,8 +29,9 @@ def values(project: VerbSource, kind: str, cluster: str) -> list[str]:
     if kind == "launches":
         folder = clusters.state(project.root) / "artifacts" / inventory.name
         return sorted((one.name for one in folder.glob("2*") if LAUNCH.fullmatch(one.name)), reverse=True)
-    named = parsed(inventory / "group_vars/all.yml").get("cluster_environments")
-    return sorted(named) if isinstance(named, dict) else []
+    values = parsed(inventory / "group_vars/all.yml")
+    named = [values.get(option) for option in ("cluster_environments", "cluster_own_environments")]
+    return sorted(name for one in named if isinstance(one, dict) for name in one)
 
 
 def parsed(path: Path) -> dict[str, Any]:

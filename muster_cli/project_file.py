@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,9 @@ def defaults(folder: Path, registered: Mapping[str, Path], options: Sequence[Ver
 
 def words(value: Any) -> Any:
     """Return a mapping as the NAME=VALUE words of the command line."""
-    return [f"{name}={one}" for name, one in value.items()] if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return [f"{name}={json.dumps(one) if isinstance(one, dict) else one}" for name, one in value.items()]
 
 
 def option_name(option: VerbOption) -> str:

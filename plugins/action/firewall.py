@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.utils.display import Display
 
-from muster.firewall import judge
+from muster.firewall import judge, services
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import FirewallError, FirewallRequest
 from muster.verdict.finding import Finding, as_lines
-from muster_controller.network.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
+from muster_controller.network.firewall_look import (
+    PROGRAM,
+    WHAT,
+    blocked_by,
+    cut_off,
+    findings_now,
+    look_at,
+    request_of,
+)
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
 from muster_controller.playbook.action import ControllerAction
@@ -25,6 +33,10 @@ if TYPE_CHECKING:
     from muster.firewall.plan import FirewallPlan
     from muster.verdict.finding import FindingShape
 
+NO_RECORD = (
+    "{node}: ufw stays active, because the state of the firewall before Muster is not recorded on the node. To"
+    " deactivate it, run on the node: ufw disable"
+)
 FIX = "Check the node for firewall rules that Muster does not manage (docs/ports.md) and run the command again."
 
 
@@ -79,16 +91,22 @@ class ActionModule(ControllerAction):
         if blocked:
             lines = [*as_lines(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
+        lost = cut_off(self._loader, request, look, plan)
+        findings += services.findings_of(request.node, lost)
+        stop = "" if self._task.check_mode else services.refusal({request.node: lost})
+        if stop:
+            return {"changed": settled, "failed": True, "msg": stop, "findings": as_dicts(findings)}
         if request.leaves:
             findings = []  # the ports that others may reach are no longer managed by Muster
-        elif plan.steps or plan.packages:
-            findings += judge.judge_cut_off(request, look, planned)
         notes = as_lines([finding for finding in findings if finding.status != "pass"])
+        if request.leaves and plan.steps and look.before is None and look.ufw_runs:
+            notes.append(NO_RECORD.format(node=request.node))
         result: dict[str, Any] = {
             "changed": bool(plan.steps or plan.packages or settled or look.guarded),
             "backend": plan.backend,
             "packages": plan.packages,
             "findings": as_dicts(findings),
+            "changes": {"package": plan.packages, "firewall": plan.changed_lines},
         }
         if notes:
             result["msg"] = "\n".join(notes)

@@ -8,6 +8,7 @@ node; use it with run_once. The compatibility table is roles/gpu_stack/files/ver
 msg: The stack with its reasons, or the reasons why no stack fits, as text.
 stack: The same as data: torch, variant, index, cuda, nccl, cudnn, branch, driver, warnings, and under nodes the source,
     modules, build and package lists of each node.
+managed: Those of the parts that may change the node.
 parts: The roles that install or check something on each node, in the order in which they run.
 rdma: The RDMA software of each node: source (the distribution, DOCA, or kept), packages, modules, load, and the reason
     (why); refusals if no RDMA software fits.
@@ -93,20 +94,21 @@ class ActionModule(ControllerAction):
         request = mirrors.MirrorsRequest(
             values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"]
         )
-        repositories, notes = {}, {}
+        repositories, managed, notes = {}, {}, {}
         for seen in nodes:
             own = self._values[seen.node]
-            managed = [part for part in parts[seen.node] if own[f"{part}_mode"] == "manage"]
+            mine = managed[seen.node] = [part for part in parts[seen.node] if own[f"{part}_mode"] == "manage"]
             places = mirrors.resolve(mirrors_table(self._loader), request, seen.system, seen.machine)
             notes.update(dict.fromkeys(f"{note}." for note in places.notes))
-            repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], managed), places, keys)
-            if RDMA in managed and rdma[seen.node].source == DOCA and not places.offline:
+            repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], mine), places, keys)
+            if RDMA in mine and rdma[seen.node].source == DOCA and not places.offline:
                 key = controller_file(own["rdma_doca_key"])
                 if key is None:
                     raise AnsibleActionFail(f"{seen.node}: rdma_doca_key {own['rdma_doca_key']} cannot be read.")
                 repositories[seen.node].append(doca(own["rdma_doca_url"], key))
         stack = replace(stack, warnings=(*stack.warnings, *notes))
-        result: dict[str, Any] = {"stack": asdict(stack), "parts": parts, "repositories": repositories}
+        result: dict[str, Any] = {"stack": asdict(stack), "parts": parts, "managed": managed}
+        result["repositories"] = repositories
         result["rdma"] = {node: {**asdict(part), "refusals": [*map(str, part.refusals)]} for node, part in rdma.items()}
         if self.options["shows"] != "nothing":
             result["msg"] = report(stack) if self.options["shows"] == "stack" else drivers(stack)

@@ -22,7 +22,7 @@ from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import InspectedNode
 from muster.inspect.gpus import reminder
-from muster.verdict.finding import add_up, with_fix
+from muster.verdict.finding import add_up, findings_in, with_fix
 from muster_controller.artifacts.runs import run_id, write_json
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
@@ -41,6 +41,8 @@ class ActionModule(ControllerAction):
         "plan": {"type": "dict", "required": True},
         # Name of the variable with the registered node_inspect result of each node.
         "looks": {"type": "str", "required": True},
+        # Findings of inspect_look about services that the firewall would block.
+        "cut_off": {"type": "list", "elements": "dict", "default": []},
     }
 
     def work(self) -> dict[str, Any]:
@@ -49,7 +51,7 @@ class ActionModule(ControllerAction):
         # Nodes excluded by --limit were not inspected and are not reported.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
-        findings += cluster.judge(nodes)
+        findings += [*cluster.judge(nodes), *findings_in({"findings": self.options["cut_off"]})]
         skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
         request = next(iter(plan["requests"].values()))
         folder = Path(request["cluster_artifacts_dir"]) / request["cluster_name"]

@@ -17,6 +17,7 @@ from muster_controller.artifacts.record import operator
 from muster_controller.artifacts.runs import run_id
 from muster_controller.drift.installed import ask_all, requests
 from muster_controller.playbook.action import ControllerAction, Options
+from muster_controller.playbook.variables import may_write
 
 
 class ActionModule(ControllerAction):
@@ -26,10 +27,10 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        if self._task.check_mode:
+        played = self.task_vars["ansible_play_hosts"]
+        if self._task.check_mode or not may_write(self.task_vars, self._templar, self._loader, played):
             return {"written": []}
         about = {"by": operator(), "run": run_id(), "parts": self.options["parts"]}
-        played = self.task_vars["ansible_play_hosts"]
         asked = requests(self.task_vars, self._templar, self._loader, played)
         answers = ask_all(self, "keep", {node: {**one, **about} for node, one in asked.items()})
         warnings = [

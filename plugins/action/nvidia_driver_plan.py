@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from muster.nvidia_driver.model import DriverPlan
 
+UNKNOWN = "dependencies of the driver, units and a reboot are not known before the driver packages are installed"
 PACKAGES = ("pins", "driver", "fabric", "headers")
 
 
@@ -76,6 +77,13 @@ class ActionModule(ControllerAction):
                 **asdict(plan),
                 "provide": bool(plan.of_kind("disk", "run")),
                 "packages": plan.apt or plan.configure or bool(plan.unhold or plan.uninstall),
+            },
+            "changes": {
+                "package": [*request.pins, *request.packages] if plan.apt else [],
+                "file": [*(file.path for file in plan.files), *plan.unwanted],
+                "unit": [unit["name"] for unit in plan.units],
+                "reboot": plan.reboot,
+                "unknown": [UNKNOWN] if plan.apt else [],
             },
             "differences": [each.sentence for each in plan.differences if each.sentence],
             "diff": self._diff(plan),

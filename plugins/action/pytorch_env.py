@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import environments
-from muster_controller.playbook.action import OwnAction
+from muster_controller.nodes.activity import WatchedAction
 from muster_controller.pytorch.conda_steps import CondaSteps
-from muster_controller.pytorch.environment_steps import EnvironmentSteps, ExistingSteps, NamedSteps
+from muster_controller.pytorch.environment_steps import EnvironmentSteps, ExistingSteps, NamedSteps, OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(OwnAction):
+class ActionModule(WatchedAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -21,7 +21,12 @@ class ActionModule(OwnAction):
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         step = arguments.pop("step", "look")
-        result.update(EnvironmentSteps(self, known, arguments).work(step))
+        if arguments.get("users_root"):
+            folder = OwnFolder(self, known, arguments)
+            result.update(folder.work(step))
+            arguments = arguments if result.get("failed") else folder.of_environments(result)
+        else:
+            result.update(EnvironmentSteps(self, known, arguments).work(step))
         kinds = kinds_of(arguments.get("environments") or {})
         if result.get("failed") or not kinds:
             return result

@@ -16,16 +16,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible import context
-from ansible.errors import AnsibleActionFail
-
 from muster.members import leaving
 from muster.network.known_hosts import forgotten
 from muster_controller.inventory import inventory_file
-from muster_controller.members.members import Members
+from muster_controller.members.members import Members, refuse, refuse_part
 from muster_controller.network.first_contact import read
 from muster_controller.playbook.action import ControllerAction, Options
-from muster_controller.playbook.command_line import chosen_tags, short
+from muster_controller.playbook.command_line import short
 from muster_controller.playbook.one_writer import one_writer
 from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
@@ -48,21 +45,20 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        if context.CLIARGS.get("subset") or chosen_tags() != (["all"], []):
-            self.refuse([leaving.PART])
+        refuse_part(leaving.TRUST)
         cluster = Members(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         nodes = list(cluster.nodes)
         wiping = {name: self.options[name] for name in ("wipe", "wipe_driver")}
-        self.refuse(leaving.problems(names, nodes, cluster.chosen, **wiping))
+        refuse(leaving.problems(names, nodes, cluster.chosen, **wiping))
         # Before any node is contacted, because unreachable nodes cause a long wait.
         written = inventory_file.remove_nodes(cluster.sources, names, check=True)
         if written.by_hand:
             again = "Then run the same command again to remove the node from the other nodes."
-            self.refuse(["Muster cannot edit this inventory.", *written.by_hand, again])
+            refuse(["Muster cannot edit this inventory.", *written.by_hand, again])
         running, heard = cluster.launches(nodes, names)
         peers = [name for name in nodes if name not in names]
-        self.refuse(leaving.in_the_way(running, peers, heard.silent))
+        refuse(leaving.in_the_way(running, peers, heard.silent))
         if self.options["step"] == "look":
             return {"silent": heard.silent}
         if not self._task.check_mode:
@@ -76,10 +72,6 @@ class ActionModule(ControllerAction):
             "unfinished": "" if self._task.check_mode else leaving.unfinished(names, terminal().command),
             "outcome": leaving.outcome(names, nodes, cluster.taking_part(without=names)),
         }
-
-    def refuse(self, why: list[str]) -> None:
-        if why:
-            raise AnsibleActionFail("\n".join(["Nothing was changed.", *why]))
 
     def forget_keys(self, names: list[str]) -> list[dict[str, str]]:
         path = Path(self.options["known_hosts"]).resolve()

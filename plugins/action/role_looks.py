@@ -6,6 +6,9 @@ results for the run. A role is skipped on nodes without differences. If an inspe
 the role runs and inspects the node itself. After a role has run on a node, the node is inspected again before the next
 step. With cluster_full, every role runs on every node, and cached results are compared with the new inspection.
 
+Before the step network, the task fails if the firewall would block a service of any node that is neither in
+firewall_allow nor in firewall_cut.
+
 content: The nodes that need no role of the step.
 needed: For each role of the step, the nodes on which it runs. installed_record, which runs at the end of the step
     pytorch, counts as a role.
@@ -19,7 +22,8 @@ from typing import Any, ClassVar
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from muster.road.looks import looks_of, to_come
+from muster.firewall import services
+from muster.road.looks import FIREWALL, looks_of, to_come
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags
 from muster_controller.playbook.variables import node_variables
@@ -47,7 +51,12 @@ class ActionModule(ControllerAction):
         of = looks.steps_of(step, steps)
         answers = looks.ask(self, missing, of, {"remembers": not check, "full": full}, shift) if missing else {}
         kept.keep(of, answers)
-        judged = looks.judge(step, {name: kept.of(step, name) or {} for name in names})
+        seen = {name: kept.of(step, name) or {} for name in names}
+        judged = looks.judge(step, seen)
+        if step == "network" and not check:
+            cut_off = looks.services_cut_off({name: seen[name] for name in judged.why.get(FIREWALL.role, ())})
+            if stop := services.refusal(cut_off):
+                return {"failed": True, "msg": stop}
         coming = {name for reasons in judged.why.values() for name in reasons}
         kept.forget(names if full else coming)
         kept.write()

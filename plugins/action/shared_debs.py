@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from muster.packages.debs import Deb, DebShare, share
-from muster_controller.playbook.action import OwnAction
+from muster_controller.nodes.activity import WatchedAction
 from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OF_OLD = 2
 
 
-class ActionModule(OwnAction):
+class ActionModule(WatchedAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class ActionModule(ControllerAction):
             )
         return {
             "changed": True,
+            "changes": {"sshd": [path]},
             "diff": {"before": before, "after": settings, "before_header": path, "after_header": path},
         }
 

@@ -18,6 +18,7 @@ from muster.launch.options import LaunchCluster, LaunchOptions
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet, planned_outcome
 from muster.launch.watched import gone
+from muster.pytorch.environments import only_own
 from muster.verdict.commands import Terminal
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.artifacts.private_files import point_latest
@@ -112,6 +113,11 @@ class ActionModule(ControllerAction):
             raise PlanError(["A detached launch needs a time limit in seconds: set launch_time_limit."])
         if asked.known:
             return self.known_plan(asked.known, names, variables[names[0]])
+        if asked.environment in self.cluster.own_environments:
+            # Nobody else may run the user's code.
+            if asked.run_as == CLUSTER_USER:
+                raise PlanError([f"{only_own(asked.environment)}: set launch_as to self."])
+            self.asked = asked = replace(asked, run_as=SELF)
         self.inventory = [NodeSpec.read(name, own, asked.environment) for name, own in variables.items()]
         if asked.project:
             self.project = read_project(asked.project, asked.project_max_mb)

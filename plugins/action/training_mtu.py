@@ -88,6 +88,7 @@ class ActionModule(ControllerAction):
                 f"{now} now, {kept or 'system default'} after the next boot\n"
                 for now, kept in ((seen.mtu, seen.kept), (self.mtu, self.mtu))
             )
+            result["changes"] = {"mtu": [f"{seen.interface} {seen.mtu} to {self.mtu}"], "file": [*plan.files]}
             result["diff"] = {"before": before, "after": after, "before_header": header, "after_header": header}
         if plan.steps and not self._task.check_mode:
             change = self.begin(node, plan)

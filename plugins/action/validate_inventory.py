@@ -130,7 +130,7 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
         launches=launches,
         unusable=tuple(unusable_files(first)) if launches else (),
         rules=tuple(rules_of_site(first)),
-        environments=tuple(environments(first, folder)),
+        environments=tuple(problems_of(first, folder)),
     )
 
 
@@ -161,11 +161,6 @@ def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
     """Return the problems in the site's diagnosis rules."""
     _, found = read_rules(values.get(FILES) or (), commands=values.get(COMMANDS) is True)
     return found
-
-
-def environments(values: Mapping[str, Any], folder: str) -> list[Problem]:
-    """Return the problems in the named environments."""
-    return list(problems_of(values.get("cluster_environments", {}), folder))
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:

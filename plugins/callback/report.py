@@ -81,6 +81,9 @@ class CallbackModule(CallbackBase):
     def _took(self, result: Any) -> None:
         if is_on_controller(result.task):
             self._pass_on(lambda: REPORTER.took(result.result))
+        role = result.task._role.get_name() if result.task._role else ""
+        host, task = result.host.get_name(), result.task.name or result.task.action
+        self._pass_on(lambda: REPORTER.planned_by(host, role, task, result.result))
         if result.task.action == "validate_inventory":
             self._pass_on(lambda: REPORTER.judged(result.result))
         # Results of modules on nodes must not decide which nodes are members.

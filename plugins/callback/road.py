@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import RunEnding, Stop, last_line
+from muster.road.changes import table
 from muster.verdict.commands import COMMAND
 from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
@@ -25,10 +27,11 @@ from muster_controller.playbook.json_output import JSON_OUTPUT
 from muster_controller.playbook.own_actions import is_foreign, is_on_controller
 from muster_controller.playbook.screens import end_gently
 from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.waiting import Waiting
 from muster_controller.report.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 DOCUMENTATION = """
     name: road
@@ -36,7 +39,7 @@ DOCUMENTATION = """
     short_description: Compact default output with the outcome of the run in the last line
     description:
       - Hides skipped plays and tasks, and successful checks of role arguments.
-      - Shows the duration of slow tasks.
+      - Shows the nodes that a slow task waits for, what these nodes do, and the duration of slow tasks.
       - Shows the essential part of a failure, and the complete result with C(-v).
       - Prints the outcome in the last line, either the verdict of the launch, or where and why the run stopped.
     extends_documentation_fragment:
@@ -47,8 +50,6 @@ DOCUMENTATION = """
 """
 
 LONG = 5.0  # seconds from which the duration of a task is shown
-SIGN_OF_LIFE = 20.0  # seconds between two lines that show a running task
-BANNER_AFTER = 0.7  # seconds until the title of a task with a condition is shown
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 # Actions with a message for people. Only the message is shown.
 SPEAKING_ACTIONS = (
@@ -80,6 +81,7 @@ SPEAKING_ACTIONS = (
     "onboard_verdict",
     "quarantine_nodes",
     "retire_nodes",
+    "remove_cluster",
     "wipe_node",
 )
 # Actions whose message is the requested result, so it is also shown on success.
@@ -90,12 +92,11 @@ ANSWERS = (
     "launch_comparison",
     "drift",
     "upgrade",
-    "wipe_node",
     "fresh_login",
     "import_inventory",
 )
 # Actions that show their own progress or wait for input.
-OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")
+OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact", "ansible.builtin.pause")
 TRUE = ("true", "yes", "on", "1")
 # Playbooks that only show a screen and the last line.
 SCREENS = ("status",)
@@ -117,6 +118,7 @@ FOR_PROGRAMS = (
     "stack",
     "pip_output",
     "changed",
+    "changes",
     "artifacts",
     "status",
     "closing",
@@ -135,14 +137,14 @@ class CallbackModule(DefaultCallback):
         way_out.use()
         self._banner_lock = threading.RLock()
         self._play_to_show: Any = None
-        self._timer: threading.Timer | None = None
-        self._at_work: Any = None
+        self._waiting = Waiting(self._display)
         self._task_began = 0.0
         self._last_result = 0.0
         self._verdict: Mapping[str, Any] | None = None
         self._artifacts = ""
         self._reminder = ""
         self._outcome = self._unfinished = ""
+        self._kept: list[str] = []  # sentences about what a removal leaves on nodes
         self._failures: dict[str, Stop] = {}
         self._is_screen = False
         self._status = ""
@@ -165,12 +167,15 @@ class CallbackModule(DefaultCallback):
         self._task_began = self._last_result = time.monotonic()
         if task.action in QUIET_ACTIONS:
             return
-        self._at_work = task
         if task.action in OWN_PROGRESS and self._watches():
             end_gently()
         if not task.when:
             self._print_task_banner(task)
-        self._after(BANNER_AFTER, self._wait_with, task)
+        self._waiting.begin(
+            partial(self._print_task_banner, task),
+            shown=task.action not in OWN_PROGRESS and not self._is_screen,
+            names=not task.run_once,
+        )
 
     def _watches(self) -> bool:
         """Return whether the run shows a screen until the user interrupts the run."""
@@ -188,33 +193,19 @@ class CallbackModule(DefaultCallback):
                 super().v2_playbook_on_play_start(play)
             super()._print_task_banner(task)
 
-    def _after(self, seconds: float, act: Callable[[Any], None], task: Any) -> None:
-        self._timer = threading.Timer(seconds, act, [task])
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _wait_with(self, task: Any) -> None:
-        """Show the title of a slow task, and then the running time at intervals. Runs in the timer's thread."""
-        if self._at_work is not task:
-            return
-        self._print_task_banner(task)
-        seconds = time.monotonic() - self._task_began
-        if seconds >= SIGN_OF_LIFE and task.action not in OWN_PROGRESS:
-            self._display.display(f"  {seconds:.0f} s ...", color=constants.COLOR_VERBOSE)
-        self._after(SIGN_OF_LIFE, self._wait_with, task)
-
     def _end_of_task(self) -> None:
         """Show the duration of the finished task if the task was slow."""
-        self._at_work = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._waiting.end()
         seconds = self._last_result - self._task_began
         if self._task_began and seconds >= LONG and not self._is_screen:
             self._display.display(f"  took {seconds:.0f} s", color=constants.COLOR_VERBOSE)
         self._task_began = 0.0
 
     # ------------------------------------------------------------ results
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        self._waiting.add(host.get_name())
+        super().v2_runner_on_start(host, task)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._take(result)
@@ -237,7 +228,7 @@ class CallbackModule(DefaultCallback):
             self._display.display(line, color=colors.get(line.partition(" ")[0], constants.COLOR_OK))
 
     def v2_runner_on_skipped(self, result: Any) -> None:
-        self._last_result = time.monotonic()
+        self._finished(result)
         super().v2_runner_on_skipped(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -277,10 +268,16 @@ class CallbackModule(DefaultCallback):
         _note(result)
         super().v2_runner_retry(result)
 
-    def _take(self, result: Any) -> None:
+    def _finished(self, result: Any) -> None:
         self._last_result = time.monotonic()
+        self._waiting.remove(result.host.get_name())
+
+    def _take(self, result: Any) -> None:
+        self._finished(result)
         content = result.result
         _note(result)
+        if result.task.action == "wipe_node" and content.get("msg"):
+            self._kept += str(content["msg"]).splitlines()
         if not is_on_controller(result.task):
             return
         self._reminder = str(content.get("reminder") or self._reminder)
@@ -333,6 +330,8 @@ class CallbackModule(DefaultCallback):
         if not self._is_screen:
             with way_out.own_colors():
                 super().v2_playbook_on_stats(stats)
+        if self._kept:
+            self._display.display("\n".join(["\nKept, besides installed packages:", *dict.fromkeys(self._kept)]))
         # Failures that were rescued do not count.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
@@ -344,6 +343,10 @@ class CallbackModule(DefaultCallback):
         aside = bool(self._closing.get("aside"))
         if pruned := REPORTER.tell_pruned():
             self._display.display(f"\n{pruned}", stderr=aside)
+        if "planned" in REPORTER.run:
+            JSON_OUTPUT.results["changes"] = REPORTER.planned
+            for text in table(REPORTER.planned):
+                self._display.display(typed(text), color=constants.COLOR_CHANGED, stderr=aside)
         line, color = self._of_onboarding(str(page) if page else "") or self._last_line(
             stats, str(page) if page else ""
         )

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from package_index import PackageIndex
-from standin_wheels import torch_wheel, wheel
+from standin_wheels import relabelled_torch, torch_wheel, wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = "/opt/muster-test-wheels"
 PIP_CONF = "~/.config/pip/pip.conf"
+TRUST = f"mkdir -p $(dirname {PIP_CONF}) && printf '[global]\\ntrusted-host = {{}}\\n' >{PIP_CONF}"
 WEIGHT = 20_000_000
 SHARED = 29599  # port for wheels between nodes: the last of firewall_launch_ports
 LOOK = "Check PyTorch"
@@ -35,7 +36,13 @@ class CountedCluster:
     def provide(self, *names: str, version: str = "2.0.0", **requested: Any) -> tuple[Result, int]:
         """Run the step on the named nodes, or on all nodes. Return the result and the bytes that the index sent."""
         self.index.take_count()
-        extravars = {
+        limit = ",".join(names or [machine.name for machine in self.machines])
+        extravars = self.extravars(version, **requested)
+        result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)
+        return result, self.index.take_count()
+
+    def extravars(self, version: str = "2.0.0", **requested: Any) -> dict[str, Any]:
+        return {
             "cluster_torch_version": version,
             "pytorch_root": ROOT,
             "pytorch_index_url": self.index.url,
@@ -45,9 +52,6 @@ class CountedCluster:
             "pytorch_lock": str(self.lock),
             **requested,
         }
-        limit = ",".join(names or [machine.name for machine in self.machines])
-        result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)
-        return result, self.index.take_count()
 
     def clean(self) -> None:
         for machine in self.machines:
@@ -71,6 +75,21 @@ class CountedCluster:
 
 def make_tiny(folder: Path, version: str) -> None:
     wheel(folder, "tiny", version, {"tiny.py": f"VERSION = {version!r}\n"})
+
+
+def relabelled_index(folder: Path, machine: Machine, release: str) -> PackageIndex:
+    """Return an index with `tiny` and this release of torch, which is the real torch of the machine's environment."""
+    wheels = folder / "index"
+    wheels.mkdir()
+    make_tiny(wheels, "1.0")
+    packages = "readlink -f /opt/muster/pytorch/current/lib/python3*/site-packages"
+    relabelled_torch(wheels, f"{release}+cpu", machine.inside("sh", "-c", packages).stdout.strip())
+    return PackageIndex(wheels, gateway_of(machine))
+
+
+def gateway_of(machine: Machine) -> str:
+    """Return this machine's address in the sandbox's network."""
+    return f"{machine.address.rpartition('.')[0]}.1"
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from paths import ROOT
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from machines import Machine
 
@@ -50,6 +50,21 @@ def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
         yield
     finally:
         machine.inside("systemctl", "stop", LISTENER)
+
+
+@contextmanager
+def stubs(machine: Machine, named: Mapping[str, str]) -> Iterator[None]:
+    """Run listeners under the names of other programs, each in a unit of this name. named: ports by name."""
+    program = (PAYLOADS / "listen.py").read_text()
+    try:
+        for name, ports in named.items():
+            unit = ["systemd-run", "--quiet", "--collect", f"--unit={name}", f"--setenv=NAME={name}"]
+            machine.inside(*unit, "python3", "-c", program, *ports.split())
+        tcp = {int(port) for ports in named.values() for port in ports.split() if "/" not in port}
+        until(lambda: tcp <= listening(machine.container), PATIENCE, f"{machine.name} listens on {tcp}")
+        yield
+    finally:
+        machine.inside("systemctl", "stop", *named, check=False)
 
 
 @contextmanager

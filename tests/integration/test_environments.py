@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from counted import PIP_CONF, make_tiny
-from package_index import PackageIndex
-from standin_wheels import relabelled_torch
+from counted import PIP_CONF, TRUST, gateway_of, make_tiny, relabelled_index
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -42,17 +40,8 @@ class Cluster:
 
     def __init__(self, play: Play, machines: list[Machine], folder: Path) -> None:
         self.play, self.machines, self.folder = play, machines, folder
-        wheels = folder / "index"
-        wheels.mkdir()
-        make_tiny(wheels, "1.0")
-        (link,) = (
-            machines[0]
-            .inside("sh", "-c", "ls -d /opt/muster/pytorch/current/lib/python3*/site-packages")
-            .stdout.split()
-        )
-        relabelled_torch(wheels, f"{RELEASE}+cpu", machines[0].inside("readlink", "-f", link).stdout.strip())
-        self.weight = sum(path.stat().st_size for path in wheels.iterdir())
-        self.index = PackageIndex(wheels, f"{machines[0].address.rpartition('.')[0]}.1")
+        self.index = relabelled_index(folder, machines[0], RELEASE)
+        self.weight = sum(path.stat().st_size for path in self.index.folder.iterdir())
         self.declared: dict[str, Any] = {
             "team": {"requirements": str(self.file("team.txt", "tiny>=1,<2\n")), "torch": RELEASE}
         }
@@ -90,8 +79,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     machines = [machine for machine in networked if machine.name in NODES]
     cluster = Cluster(play, machines, tmp_path_factory.mktemp("environments"))
-    gateway = machines[0].address.rpartition(".")[0] + ".1"
-    trust = f"mkdir -p $(dirname {PIP_CONF}) && printf '[global]\\ntrusted-host = {gateway}\\n' >{PIP_CONF}"
+    trust = TRUST.format(gateway_of(machines[0]))
     for machine in machines:
         machine.inside("sh", "-ec", f"rm -rf {ROOT}; {trust}")
     cluster.index.start()

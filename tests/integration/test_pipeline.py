@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,9 @@ import yaml
 
 from killable import Run
 from machines import NODES, find_machine
+from muster.road.changes import PlannedChanges, collect, planned_changes
 from paths import ARTIFACTS, INVENTORY, ROOT
+from snapshot import take
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -43,8 +46,16 @@ def bare(sandbox: None, play: Play) -> list[Machine]:
 
 
 @pytest.fixture(scope="module")
-def first(bare: list[Machine], play: Play) -> Result:
+def checked(bare: list[Machine], play: Play) -> Result:
+    """Return the run in check mode on bare machines."""
+    assert not any(has_muster(machine) for machine in bare)
+    return play("site.yml", check=True)
+
+
+@pytest.fixture(scope="module")
+def first(bare: list[Machine], checked: object, play: Play) -> Result:
     """Return the run on bare machines."""
+    del checked
     assert not any(has_muster(machine) for machine in bare)
     return play("site.yml")
 
@@ -66,6 +77,61 @@ def launched(*, may_be_slower: bool = False) -> set[str]:
     return {path.name for path in (latest / "logs").iterdir()}
 
 
+def planned(result: Result) -> PlannedChanges:
+    """Return the planned changes, from the results of the run's tasks."""
+    found = planned_changes()
+    for event in result.events:
+        data = event["event_data"]
+        if event["event"] == "runner_on_ok" and data.get("role"):
+            collect(found, data["host"], data["role"], data["task"], data["res"], {})
+    return found
+
+
+def done(result: Result, node: str) -> dict[str, set[str]]:
+    """Return the names that the tasks of a run changed, by kind. "systemd" is the manager itself."""
+    names: dict[str, set[str]] = {kind: set() for kind in ("file", "unit", "account", "package", "environment")}
+    for event in result.events:
+        data = event["event_data"]
+        if event["event"] not in ("runner_on_ok", "runner_item_on_ok") or data["host"] != node:
+            continue
+        res, action = data["res"], data["task_action"].rpartition(".")[2]
+        names["environment"] |= {res["environment"]} if "environment" in res else set()
+        if not res.get("changed") or "results" in res:
+            continue
+        if action == "copy":
+            names["file"].add(res["dest"])
+        elif action == "systemd_service":
+            names["unit"].add(res.get("name") or "systemd")
+        elif action == "user":
+            names["account"].add(res["name"])
+        elif action == "apt":
+            names["package"] |= {*re.findall(r"^Setting up ([^ :]+)", "\n".join(res["stdout_lines"]), re.MULTILINE)}
+        else:
+            diffs = res["diff"] if isinstance(res.get("diff"), list) else [res.get("diff") or {}]
+            paths = {str(one.get("after_header")) for one in diffs if one.get("before") != one.get("after")}
+            # The lock is a file on the controller.
+            names["file"] |= {path for path in paths if path.startswith(("/", "~")) and not path.endswith(".lock.txt")}
+            names["file"] |= {*res.get("changes", {}).get("file", ())}
+    return names
+
+
+def test_planned_changes_are_the_changes_of_the_next_run(checked: Result, first: Result) -> None:
+    found = planned(checked)
+    for node in NODES:
+        own: dict[str, set[str]] = {}
+        for one in found["rows"]:
+            if one["node"] == node:
+                own.setdefault("file" if one["kind"] == "sshd" else one["kind"], set()).add(one["name"])
+        changed = done(first, node)
+        installed = changed.pop("package")
+        assert {kind: own[kind] for kind in changed} == changed
+        assert own["package"] <= installed
+        if not any("dependencies" in text for text in found["unknown"].get(node, [])):
+            assert own["package"] == installed
+        assert own["firewall"]
+        assert own["sysctl"]
+
+
 def test_bare_nodes_become_healthy(first: Result) -> None:
     assert first.rc == 0, first.stdout
     assert launched() == set(NODES)
@@ -82,6 +148,25 @@ def test_check_mode_finds_nothing_to_change(first: Result, play: Play) -> None:
     checked = play("site.yml", check=True)
     assert checked.rc == 0, checked.stdout
     assert checked.changed == []
+    assert planned(checked)["rows"] == []
+
+
+def test_verify_mode_writes_nothing_to_nodes(first: Result, play: Play) -> None:
+    """On finished nodes the run succeeds; on a damaged node it fails. In both cases no file of a node changes."""
+    claims = "ls -lR --full-time /run/muster; journalctl -t muster --no-pager | wc -l"
+    for damage, rc in (("true", 0), ("sed -i '/ node1$/d' /etc/hosts", 2)):
+        find_machine("node2").inside("sh", "-ec", damage)
+        before = {
+            name: (take(find_machine(name)), find_machine(name).inside("sh", "-c", claims).stdout) for name in NODES
+        }
+        result = play("site.yml", extravars={"cluster_mode": "verify"})
+        assert (result.rc, result.changed) == (rc, []), result.stdout
+        assert ("The acceptance test is skipped" in result.stdout) == (rc == 0), result.stdout
+        after = {
+            name: (take(find_machine(name)), find_machine(name).inside("sh", "-c", claims).stdout) for name in NODES
+        }
+        assert after == before
+    assert play("site.yml", tags="network").rc == 0
 
 
 def test_damage_is_repaired_after_a_killed_repair(first: Result, play: Play, tmp_path: Path) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from counted import FETCH, LOOK, SHARED, WEIGHT, CountedCluster, counted_cluster, make_tiny
 from net_faults import shut
+from paths import ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -114,6 +121,39 @@ def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
         assert "was modified (its digest does not match). Restore the file from version control" in message
     finally:
         cluster.lock.write_text(text)
+
+
+LINE = r"\n  waiting for node1: 1:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n"
+SHOWN = r"\r\x1b\[2K  node1 \[#+\.+\] downloading torch, \d+ of 20 MB\n  waiting for node1: 0:\d\d"
+BAR = SHOWN + r"\r\x1b\[2K\x1b\[1A\x1b\[2K"
+
+
+@pytest.mark.slow
+def test_slow_downloads_are_shown(cluster: CountedCluster, tmp_path: Path) -> None:
+    """The first download has no lock and is made by a temporary user, the second one by root."""
+    lines = shown(cluster, tmp_path, seconds=100)
+    assert re.search(LINE, lines), lines
+    redrawn = shown(cluster, tmp_path, seconds=40, terminal=True)
+    assert re.search(BAR, redrawn), redrawn
+
+
+def test_fast_download_is_not_shown(cluster: CountedCluster, tmp_path: Path) -> None:
+    assert "downloading" not in shown(cluster, tmp_path)
+
+
+def shown(cluster: CountedCluster, folder: Path, *, seconds: int = 0, terminal: bool = False) -> str:
+    """Install on the first node again. Return the output. seconds: duration of the download."""
+    extravars = json.dumps(cluster.extravars(pytorch_lock=str(folder / "lock.txt")))
+    command = ["ansible-playbook", "-i", str(INVENTORY), "playbooks/pytorch.yml", "-l", "node1", "-e", extravars]
+    if terminal:
+        command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
+    cluster.clean()
+    cluster.index.rate = WEIGHT // seconds if seconds else 0
+    environment = {**os.environ, **ENVIRONMENT, "TERM": "xterm"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    text = done.stdout.decode().replace("\r\n", "\n")
+    assert done.returncode == 0, text
+    return text
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ class PackageIndex:
     def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder
         self.sent = 0
+        self.rate = 0  # bytes per second; 0 without a limit
         self.askers: list[str] = []
         self._counts = threading.Lock()
         self._server = ThreadingHTTPServer((address, 0), self._handler())
@@ -69,7 +71,10 @@ class PackageIndex:
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                step = index.rate // 10 or len(body)
+                for begin in range(0, len(body), step):
+                    self.wfile.write(body[begin : begin + step])
+                    time.sleep(0.1 if index.rate else 0)
 
             def log_message(self, *_: object) -> None:
                 """Print nothing, because requests are counted."""

@@ -80,6 +80,18 @@ def test_argument_specs_match_the_role_defaults(role: Path) -> None:
         assert f"{name}_".startswith(f"{role.name}_"), f"{name} does not begin with the name of its role"
 
 
+def test_cluster_mode_is_the_default_of_every_mode() -> None:
+    declared = {name: option for role in ROLES for name, option in options(role).items()}
+    modes = {
+        name: option["default"]
+        for name, option in declared.items()
+        if {"manage", "verify"} <= {*option.get("choices", ())} and name != "cluster_mode"
+    }
+    assert len(modes) == 16
+    assert set(modes.values()) == {"{{ cluster_mode }}"}
+    assert declared["cluster_mode"]["choices"] == ["manage", "verify"]
+
+
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
 def test_every_option_is_described(role: Path) -> None:
     for entry in argument_specs(role).values():

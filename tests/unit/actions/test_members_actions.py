@@ -125,6 +125,26 @@ def test_retired_node_and_its_host_key_are_removed(world: World, programs: Progr
     assert (len(world.run("retire_nodes", **options)["diff"]), known.exists()) == (1, False)
 
 
+def test_cluster_is_removed_and_its_inventory_stays(world: World, programs: Programs) -> None:
+    before = text(world)
+    programs.answers["jobs"] = {"launches": [{**RUNS, "nodes": ["node3"]}]}
+    first, launch, stop = world.fails("remove_cluster", step="look").splitlines()
+    assert (first, launch) == ("Nothing was changed.", f"{RUNS_THERE.replace('node3', 'node1, node2, node3')}.")
+    assert stop.endswith(" -e remove_running=true")
+    programs.answers["jobs"] = lambda name, _: SILENT if name == "node2" else {"launches": [{**RUNS, "nodes": []}]}
+    found = world.run("remove_cluster", step="look", running=True)
+    assert (found["running"], found["silent"]) == ([RUNS["launch_id"]], {"node2": "no route to host"})
+    assert found["unfinished"].startswith("might still have files of Muster. To complete the removal, run: ")
+    assert world.run("remove_cluster", check=True, step="look", running=True)["unfinished"] == ""
+    said = "Muster is removed from node1, node3. Nothing was removed from node2 (node2: no route to host). "
+    assert world.fails("remove_cluster", step="end", silent=found["silent"]).startswith(said)
+    done = world.run("remove_cluster", step="end", silent={})["outcome"]
+    assert done.startswith("Muster is removed from node1, node2, node3. The inventory is unchanged: ")
+    programs.answers["jobs"] = SILENT
+    assert world.fails("remove_cluster", step="look").startswith("Nothing was changed.\nNo node responds (node1: ")
+    assert text(world) == before
+
+
 def test_rejected_changes_leave_the_inventory_unchanged(
     world: World, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +209,13 @@ def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypat
     assert "node1" not in warning
     programs.answers["look"] = {"holder": None}
     assert world.run("claim_nodes", check=True, take_over=False) == {"changed": False}
+    for name in ("node1", "node2", "node3"):
+        world.registered(name, "cluster_mode", "verify")
+    assert world.run("claim_nodes", for_roles=True) == {"changed": False}
+    assert "claimed" in world.run("claim_nodes"), "other playbooks write despite cluster_mode"
+    world.registered("node3", "firewall_mode", "manage")
+    assert "claimed" in world.run("claim_nodes", for_roles=True)
+    claimed.clear()
     found = world.run("claim_nodes", take_over=True)
     assert found == {"changed": False, "claimed": ["node2", "node3"], "warnings": ["it waited"]}
     assert claimed[0][0::2] == (["node2", "node3"], True)

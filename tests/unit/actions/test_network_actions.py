@@ -57,7 +57,12 @@ def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str,
 def test_firewall_change_is_guarded(world: World, programs: Programs, displayed: list[str]) -> None:
     looks = [firewall("bare", 8080), firewall("finished")]
     programs.answers["look"] = lambda *_: looks.pop(0) if len(looks) > 1 else looks[0]
-    found = world.run("firewall")
+    stopped = world.run("firewall")
+    assert (stopped["changed"], stopped["failed"], programs.verbs()) == (False, True, ["look"])
+    assert "firewall_allow: [{port: 8080, comment: web}]" in stopped["msg"]
+    programs.asked.clear()
+    looks.insert(0, firewall("bare", 8080))
+    found = world.run("firewall", cut=["8080"])
     assert (found["changed"], found["backend"], found["packages"]) == (True, "ufw", [])
     assert programs.verbs() == ["look", "arm", "apply", "confirm", "look"]
     arm, steps = programs.of("arm")["node1"], programs.of("apply")["node1"]["steps"]
@@ -68,9 +73,8 @@ def test_firewall_change_is_guarded(world: World, programs: Programs, displayed:
         "ufw: active, deny (incoming)",
         "\n",
     )
-    # The unreachable service is reported before the change and in the result.
-    assert ["8080" in line for line in displayed] == [True]
-    assert (displayed, [one["status"] for one in found["findings"]].count("warn")) == (found["msg"].splitlines(), 1)
+    assert (displayed, "msg" in found) == ([], False)
+    assert "web with PID 99, port 8080/tcp [in firewall_cut]" in found["findings"][-1]["summary"]
     # Nothing is changed on a node without differences, or in check mode.
     for options in ({}, {"check": True}, {"mode": "verify"}):
         again = world.run("firewall", **options)
@@ -79,9 +83,11 @@ def test_firewall_change_is_guarded(world: World, programs: Programs, displayed:
     looks[0] = firewall("bare", 8080, guarded=True)
     check = world.run("firewall", check=True)
     assert (check["changed"], check["diff"], programs.verbs()[5:]) == (True, found["diff"], ["look"] * 4)
+    assert "the firewall (default deny) would block a service for other hosts: web with PID 99" in check["msg"]
     looks[0] = firewall("finished", 8080)
     leaves = world.run("firewall", check=True, mode="leave")
-    assert (leaves["changed"], leaves["findings"], "msg" in leaves) == (True, [], False)
+    assert (leaves["changed"], leaves["findings"]) == (True, [])
+    assert leaves["msg"].startswith("node1: ufw stays active, because the state of the firewall before Muster is not")
 
 
 def test_failed_firewall_change_is_explained(world: World, programs: Programs, displayed: list[str]) -> None:
@@ -221,7 +227,8 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     options: dict[str, Any] = {"path": "/etc/ssh/x.conf", "settings": "UseDNS no\n", "seconds": 33}
     found = world.run("ssh_mesh_sshd", **options)
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/ssh/x.conf")
-    assert found == {"changed": True, "diff": {"before": "", "after": "UseDNS no\n", **headers}}
+    shown = {"changes": {"sshd": ["/etc/ssh/x.conf"]}, "diff": {"before": "", "after": "UseDNS no\n", **headers}}
+    assert found == {"changed": True, **shown}
     assert programs.verbs() == ["undo", "look", "arm", "apply", "confirm"]
     reload = {"argv": ["systemctl", "try-reload-or-restart", "ssh.service"], "text": ""}
     arm = {"what": "sshd", "files": ["/etc/ssh/x.conf"], "commands": [reload], "seconds": 33, "texts": {}}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cases import document_of
+from firewall_looks import LOOKS
 from muster.inspect.facts import facts
 from muster_controller.road.looks_kept import KeptLooks
 from muster_controller.road.role_looks import RoleDecisions, RoleLooks
@@ -100,6 +101,12 @@ def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     assert world.fails("gpu_stack_plan").startswith(f"{said}{tmp_path}/key ")
     declare(world, gpu_stack_repository_keys={}, cluster_gpus="many")
     assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
+
+
+def test_only_parts_with_their_own_mode_are_managed_in_verify_mode(world: World) -> None:
+    declare(world, cluster_mode="verify", dcgm_install=True, nvidia_driver_mode="manage")
+    found = world.run("gpu_stack_plan")
+    assert (found["parts"]["node1"], found["managed"]["node1"]) == (["nvidia_driver", "dcgm"], ["nvidia_driver"])
 
 
 def test_offline_stack_requires_no_repositories(world: World) -> None:
@@ -204,7 +211,8 @@ def test_all_nodes_are_inspected_together_once_per_run(world: World, monkeypatch
     plan = world.run("inspect_plan")
     looks.answers["node3"] = {"inspect": {"failed": True}}
     found = world.run("inspect_look", plan=plan)
-    assert found == {"changed": False, "nodes": {"node1": {"facts": {"of": "node1"}}}}
+    none = {"changed": False, "cut_off": [], "stop": ""}
+    assert found == {**none, "nodes": {"node1": {"facts": {"of": "node1"}}}}
     ((names, _, request, inspects),) = looks.asked
     assert (names, request) == (["node1", "node3"], {"remembers": True, "full": False})
     assert inspects["node1"] == {
@@ -226,7 +234,34 @@ def test_all_nodes_are_inspected_together_once_per_run(world: World, monkeypatch
     )
     assert looks.wrote == 1
     world.vars["ansible_play_hosts"] = []
-    assert world.run("inspect_look", plan=plan) == {"changed": False, "nodes": {}}
+    assert world.run("inspect_look", plan=plan) == {**none, "nodes": {}}
+
+
+@pytest.mark.parametrize(("check", "alone"), [(False, False), (True, False), (False, True)])
+def test_run_stops_before_the_firewall_blocks_a_service(
+    world: World, monkeypatch: pytest.MonkeyPatch, check: bool, alone: bool
+) -> None:
+    looks = Looks(monkeypatch, {})
+    raw = copy.deepcopy(LOOKS["bare"])
+    raw["said"]["listeners"]["out"] += 'tcp LISTEN 0 5 0.0.0.0:6818 0.0.0.0:* users:(("slurmd",pid=90,fd=3))\n'
+    raw |= {"units": {"90": "slurmd.service"}, "connected": {"6818": ["10.9.0.1"]}}
+    for number in (1, 2, 3):  # as in the recorded firewall
+        world.registered(f"node{number}", "cluster_address", f"10.0.0.1{number}")
+        own = json.loads(json.dumps(raw).replace("10.0.0.11", f"10.0.0.1{number}"))
+        looks.answers[f"node{number}"] = {"inspect": {"facts": {}}, "firewall": {"look": own}}
+    world.vars |= {"cluster_validated": not alone, "ansible_play_hosts": ["node1", "node2", "node3"]}
+    plan = world.run("inspect_plan")
+    found = world.run("inspect_look", plan=plan, check=check)
+    service = "Slurm (slurmd in slurmd.service), port 6818/tcp (connected now: 10.9.0.1)"
+    assert [one["summary"].rpartition("hosts: ")[2] for one in found["cut_off"]] == [service] * 3
+    assert f"- node1, node2, node3: {service}\n" in found["stop"] or ((check or alone) and not found["stop"])
+    step = world.run("role_looks", step="network", check=check)
+    assert step.get("msg", "") == ("" if check else found["stop"] or step["msg"])
+    assert bool(step.get("failed")) is not check
+    for number in (1, 2, 3):
+        world.registered(f"node{number}", "firewall_cut", ["slurm"])
+    assert world.run("inspect_look", plan=plan, check=check)["stop"] == ""
+    assert not world.run("role_looks", step="network", check=check).get("failed")
 
 
 def test_roles_run_only_on_nodes_that_differ_from_the_inventory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

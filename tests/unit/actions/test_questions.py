@@ -225,6 +225,10 @@ def test_installed_state_is_recorded(world: World, monkeypatch: pytest.MonkeyPat
     said = {"node1": {"written": True}, "node2": {"written": False}}
     programs = Programs(monkeypatch, keep=lambda name, _: said.get(name, SILENT))
     assert world.run("installed_record", check=True) == {"changed": False, "written": []}
+    for name in ("node1", "node2", "node3"):
+        world.registered(name, "cluster_mode", "verify")
+    assert world.run("installed_record") == {"changed": False, "written": []}
+    world.registered("node2", "pytorch_mode", "manage")
     late = "drift cannot report later changes"
     found = world.run("installed_record", parts=["environment"])
     assert (found["written"], found["warnings"]) == (

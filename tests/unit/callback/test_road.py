@@ -125,3 +125,24 @@ def test_output_has_no_final_line_after_a_rescued_failure(tmp_path: Path) -> Non
         """,
     )
     assert not [line for line in lines if line.startswith("STOPPED")]
+
+
+def test_output_ends_with_the_files_that_a_removal_keeps(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/model.pt").touch()
+    lines = played(
+        tmp_path,
+        f"""
+        - hosts: all
+          gather_facts: false
+          tasks:
+            - name: Remove a folder
+              wipe_node: {{node: "{{{{ inventory_hostname }}}}", folders: [{{path: {tmp_path}/results}}]}}
+            - name: Work after the removal
+              ansible.builtin.debug: {{}}
+        """,
+    )
+    kept = "results is kept, because it contains files that Muster did not write: model.pt."
+    at = lines.index("Kept, besides installed packages:")
+    assert sorted(lines[at + 1 : at + 3]) == [f"{name}: {tmp_path}/{kept}" for name in ("one", "two")]
+    assert at > next(number for number, line in enumerate(lines) if line.startswith("PLAY RECAP"))

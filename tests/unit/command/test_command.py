@@ -213,6 +213,14 @@ def test_project_file_sets_cluster_and_options_of_a_launch(project: VerbSource, 
     assert '{"launch_env": {"C": "d"}}' in words
 
 
+def test_project_file_declares_environments(project: VerbSource, home: Path) -> None:
+    (home / "muster.yml").write_text("time: 10m\nenvironments: {mine: {requirements: a.txt, torch: 2.12.0}}\n")
+    declared = {"cluster_own_environments": {"mine": {"requirements": str(home / "a.txt"), "torch": "2.12.0"}}}
+    for words in ("run train.py", "environment"):
+        assert json.dumps(declared) in shown(project, words)
+    assert "{ is not valid YAML" in run(project, "environment --show --environments x={").output
+
+
 def test_project_file_is_read_as_data_and_not_executed(project: VerbSource, home: Path) -> None:
     (home / "muster.yml").write_text("cluster: ../evil\ntimex: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
     said = run(project, "run --show train.py").output

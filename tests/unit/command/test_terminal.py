@@ -42,8 +42,7 @@ def muster(tmp_path: Path) -> Callable[..., pexpect.spawn]:
 def ended(child: pexpect.spawn) -> int:
     child.expect(pexpect.EOF)
     child.close()
-    assert child.exitstatus is not None
-    return child.exitstatus
+    return int(child.exitstatus)
 
 
 def test_help_lists_the_verbs_by_purpose(muster: Callable[..., pexpect.spawn]) -> None:

@@ -2,20 +2,26 @@
 
 look: a state in recorded/, from a real node. edits: changes to that state, as {of, remove, add, replace}: removed
 lines, appended lines, replaced text. request: other fields of FirewallRequest. heads: first line of the diff before and
-after. found, now: all findings except passes, about the plan and about the current rules.
+after. found, now: all findings except passes, about the plan and about the current rules. record: differences of the
+recorded state of ufw from that of the bare node.
+
+cases/services: listeners: output of ss. connected, units: as in the state of a node. services: the services that would
+be blocked, and why the run may block them. refusal: why the run must stop.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from cases import cases
 from firewall_looks import LOOKS
-from muster.firewall import judge
+from muster.firewall import judge, services
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Allowed, FirewallError, FirewallRequest
@@ -23,7 +29,9 @@ from muster.firewall.model import Allowed, FirewallError, FirewallRequest
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
 
-HERE = Path(__file__).parent
+KNOWN = services.read_known(
+    yaml.safe_load((Path(__file__).parents[3] / "roles/firewall/files/services.yml").read_text())
+)
 PLACES = {
     "iptables": ("said", "iptables", "out"),
     "ip6tables": ("said", "ip6tables", "out"),
@@ -49,12 +57,16 @@ def look_of(case: dict[str, Any]) -> firewall_look.FirewallState:
             assert old in text, old
             text = text.replace(old, new)
         place[name] = text + "".join(f"{line}\n" for line in edit.get("add", []))
+    raw |= {name: case[name] for name in ("connected", "units") if name in case}
+    if "record" in case:
+        raw["record"] = json.dumps({"ufw": {**raw["ufw"], **case["record"]}})
     return firewall_look.read_look(raw)
 
 
 def request_of(given: dict[str, Any], peers: int = 2) -> FirewallRequest:
     allowed = [
-        Allowed((entry["port"],) * 2, ("tcp",), tuple(entry["from"]), "metrics") for entry in given.get("allowed", [])
+        Allowed((entry["port"],) * 2, (entry.get("proto", "tcp"),), tuple(entry["from"]), "metrics")
+        for entry in given.get("allowed", [])
     ]
     addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
     ports = (32768, 40959), (29400, 29599), 29500
@@ -64,6 +76,7 @@ def request_of(given: dict[str, Any], peers: int = 2) -> FirewallRequest:
         {} if given.get("leaves") else addresses,
         *ports,
         allowed=tuple(allowed),
+        cut=frozenset(given.get("cut", [])),
         tight=given.get("tight", False),
         leaves=given.get("leaves", False),
     )
@@ -95,11 +108,23 @@ def test_firewall_plan_matches_the_case(case: dict[str, Any]) -> None:
     assert [plan.before[0], plan.after[0]] == case["heads"]
     for name, lines in case.get("texts", {}).items():
         assert set(lines) <= set(plan.texts[name].splitlines())
-    findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
-    findings += judge.judge_cut_off(request, look, judge.scene_planned(request, look, plan))
+    planned = judge.scene_planned(request, look, plan)
+    findings = judge.judge(request, look, planned)
+    findings += services.findings_of("node1", services.services_cut_off(request, look, planned, KNOWN))
     assert reported(findings) == case.get("found", [])
     findings = judge.judge(request, look, judge.scene_now(look)) + judge.judge_boot(request, look)
     assert reported(findings) == case.get("now", [])
+
+
+@cases(__file__, "services")
+def test_services_that_would_be_blocked_match_the_case(case: dict[str, Any]) -> None:
+    edits = [{"of": "listeners", "add": case["listeners"]}, *case.get("edits", [])]
+    look = look_of({"look": "bare", **case, "edits": edits})
+    request = request_of(case.get("request", {}))
+    planned = judge.scene_planned(request, look, firewall_plan.make_plan(request, look))
+    found = services.services_cut_off(request, look, planned, KNOWN)
+    assert [f"{one.in_words}: {one.why or 'stop'}" for one in found] == case["services"]
+    assert services.refusal({"node1": found}).splitlines() == case.get("refusal", [])
 
 
 def reported(findings: list[Finding]) -> list[str]:

@@ -79,7 +79,10 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
             "the command line: -e job.yml sets no variable. Use -e @job.yml if it is a file, or -e NAME=VALUE to",
         ),
         ("launch_stop_timeut=3", "-e: launch_stop_timeut is not a Muster option (did you mean launch_stop_timeout?)."),
-        ("muster_mode=verify", "-e: muster_mode is not a Muster option, and the inventory does not use it. Remove it."),
+        (
+            "muster_mode=verify",
+            "-e: muster_mode is not a Muster option (did you mean cluster_mode?). Correct or remove it.",
+        ),
         ("launch_script_src=nowhere.py", "-e: nowhere.py is neither a file nor a folder with a __main__.py"),
         ("launch_env_file=nowhere.env", "-e: launch_env_file nowhere.env: the file cannot be read: No such file"),
     ],

@@ -37,3 +37,18 @@ def test_host_keys_of_other_nodes_are_unchanged() -> None:
     ]
     ours = f"10.0.0.3,[gate]:2222 {key} muster:node3\n"
     assert forgotten("".join([lines[0], ours, *lines[1:], ours]), ["node3"]) == "".join(lines)
+
+
+def test_messages_of_a_removal() -> None:
+    silent = {"node2": "timed out"}
+    assert leaving.silence(["node1", "node2"], silent) == []
+    assert leaving.silence(["node2"], silent) == ["No node responds (node2: timed out)."]
+    assert leaving.running_launches({}, "again") == []
+    said = ["node1: launch 2 of muster is running.", "Wait until they end, or stop them and remove Muster: again"]
+    found = leaving.running_launches({"2": said[0][:-1]}, "again")
+    assert found == [said[0], f"{said[1]} -e remove_running=true"]
+    assert leaving.to_finish("again") == "might still have files of Muster. To complete the removal, run: again"
+    missed = "Nothing was removed from node2 (node2: timed out). When all nodes respond, run: again"
+    assert leaving.not_removed(["node1", "node2"], silent, "again") == f"Muster is removed from node1. {missed}"
+    kept = "The inventory is unchanged: set the cluster up again with site.yml, or delete lab"
+    assert leaving.removed(["node1"], "lab") == f"Muster is removed from node1. {kept}"

@@ -21,12 +21,15 @@ CLUSTER: dict[str, Any] = {
     "cluster_torchrun": "/opt/muster/pytorch/current/bin/torchrun",
     "cluster_environments_root": "/opt/muster/pytorch/named",
     "cluster_environments": {"vision": {"requirements": "vision.txt"}, "theirs": {"provided": True}, **OLD},
+    "cluster_users_root": "/var/lib/muster/users/",
+    "cluster_own_environments": {"mine": {"requirements": "mine.txt"}, "vision": {"requirements": "mine.txt"}},
 }
 
 
 @cases(__file__, "environments")
 def test_invalid_environment_declarations_are_reported(case: dict[str, Any]) -> None:
-    assert [f"{what}. {fix}" for what, fix in environments.problems(case["declared"])] == case["problems"]
+    found = environments.problems(case["declared"], case.get("option", environments.OPTION), case.get("others", ()))
+    assert [f"{what}. {fix}" for what, fix in found] == case["problems"]
 
 
 def test_environment_paths_are_stable() -> None:
@@ -44,8 +47,28 @@ def test_torchrun_is_found_by_environment_name() -> None:
     assert environments.torchrun(own, "") == environments.torchrun(own, "default") == "/opt/site/bin/torchrun"
     assert environments.torchrun(own, "vision") == "/opt/muster/pytorch/named/vision/current/bin/torchrun"
     assert environments.torchrun(own, "old") == "/opt/miniconda3/envs/train/bin/torchrun"
+    assert environments.torchrun(own, "mine") == "/var/lib/muster/users/NAME/envs/mine/current/bin/torchrun"
     with pytest.raises(KeyError):
         environments.torchrun(own, "nlp")
+    assert environments.unknown(own, "nlp").endswith("the environments default, vision, theirs, old, mine, vision.")
+
+
+def test_own_environment_is_below_the_folder_of_the_login_user() -> None:
+    path = environments.torchrun(CLUSTER, "mine")
+    mine = "/var/lib/muster/users/anna/envs/mine/current/bin/torchrun"
+    assert environments.of_login(path, CLUSTER["cluster_users_root"], "anna") == mine
+    shared = environments.torchrun(CLUSTER, "vision")
+    assert environments.of_login(shared, CLUSTER["cluster_users_root"], "anna") == shared
+
+
+def test_errors_name_the_option_that_declares_the_environment() -> None:
+    entry, said = {"requirements": "a.txt"}, "cluster_torch_version is too old; choose another pytorch_root"
+    assert environments.in_its_words(said, "x", entry) == (
+        "torch of x in cluster_environments is too old; choose another cluster_environments_root"
+    )
+    assert environments.in_its_words(said, "x", entry, own=True) == (
+        "torch of x in cluster_own_environments is too old; choose another cluster_users_root"
+    )
 
 
 def test_environments_provided_by_the_site_are_not_built() -> None:

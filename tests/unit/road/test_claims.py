@@ -31,5 +31,5 @@ def test_steps_that_change_nodes_claim_them_first(step: Any) -> None:
     assert ("claim_nodes" in text) == (step.tag in CHANGING)
     if step.tag in CHANGING:
         first = yaml.safe_load(text)[-1]["pre_tasks"][0]
-        assert first["claim_nodes"] == {"take_over": "{{ cluster_take_over }}"}
+        assert first["claim_nodes"] == {"take_over": "{{ cluster_take_over }}", "for_roles": True}
         assert first["run_once"] is True

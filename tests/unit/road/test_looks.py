@@ -26,8 +26,8 @@ def test_inspections_cover_the_selected_steps() -> None:
     assert to_come("baseline", ["baseline", "pytorch"], [], road=True) == ("baseline", "pytorch")
     assert to_come("network", ["all"], ["pytorch"], road=True) == ("network",)
     assert to_come("network", ["all"], [], road=False) == ("network",)
-    assert to_come("inspect", ["inspect", "network"], [], road=True) == ("network",)
-    assert to_come("inspect", ["all"], [], road=False) == ()
+    assert to_come("inspect", ["inspect", "network"], [], road=True) == ("inspect", "network")
+    assert to_come("inspect", ["all"], [], road=False) == ("inspect",)
 
 
 @pytest.mark.parametrize(

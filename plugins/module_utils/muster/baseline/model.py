@@ -182,6 +182,18 @@ class BaselinePlan:
     def needed(self) -> bool:
         return bool(self.differences)
 
+    @property
+    def changes(self) -> dict[str, list[str]]:
+        """The names of the changed items, by the kinds of road/changes.py."""
+        return {
+            "package": [entry.partition("=")[0] for entry in self.packages],
+            "hold": self.hold,
+            "file": [file.path for file in self.files],
+            "sysctl": self.sysctl,
+            "unit": [*(["systemd"] if self.reexec else []), *(unit["name"] for unit in self.units)],
+            "account": [self.user.name] if self.user else [],
+        }
+
     def differs(self, sentence: str, what: str, before: str, after: str) -> None:
         self.differences.append(sentence)
         self.before.append(f"{what}: {before}")

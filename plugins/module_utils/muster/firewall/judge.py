@@ -20,7 +20,7 @@ from .published import PUBLISHED, published
 from .walk import Packet, PacketOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..network.listeners import ListeningSocket
     from ..verdict.finding import Finding
@@ -57,13 +57,6 @@ SERVICE_OPEN = Check(
     reads="the rules in force and the listening sockets",
     fires="any host can reach a service that is not in firewall_allow (fail)",
     fix="Add the service to firewall_allow, or remove the rule",
-)
-SERVICE_CUT_OFF = Check(
-    "firewall.service.cut_off",
-    seen="recording",
-    reads="the listening sockets and the planned rules",
-    fires="the planned rules would block a service that outside hosts can reach now (warn)",
-    fix="Add the entry shown to firewall_allow",
 )
 BOOT = Check(
     "firewall.boot",
@@ -121,8 +114,8 @@ def scene_now(look: FirewallState) -> Scene:
 
 
 def scene_planned(request: FirewallRequest, look: FirewallState, plan: FirewallPlan) -> Scene:
-    if request.leaves and not look.ufw_runs:
-        return Scene(look, dict(look.tables), own_table_seen=False)
+    if request.leaves and (plan.disables or not look.ufw_runs):
+        return Scene(look, {version: _without_ufw(look, version) for version in (4, 6)}, own_table_seen=False)
     # The files of ufw are unknown until ufw is installed.
     if plan.backend == "nftables" or look.ufw is None:
         return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
@@ -150,6 +143,16 @@ def _with_ufw(look: FirewallState, ufw: Ufw, plan: FirewallPlan, version: int) -
         chains[links[0]] = Chain(before.policy, [*before.rules, user])
     chains["INPUT"] = Chain("DROP", chains["INPUT"].rules)
     chains.update(plan.tables[version].get("filter", {}))
+    return tables
+
+
+def _without_ufw(look: FirewallState, version: int) -> Tables:
+    """Return the tables as they will be when ufw is inactive."""
+    tables = {name: dict(chains) for name, chains in look.tables[version].items()}
+    base = tables.get("filter", {}).get("INPUT")
+    if look.ufw_runs and base is not None:
+        rules = [rule for rule in base.rules if not rule.target.startswith("ufw")]
+        tables["filter"]["INPUT"] = Chain("ACCEPT", rules)
     return tables
 
 
@@ -269,7 +272,7 @@ def judge_exposure(request: FirewallRequest, look: FirewallState, scene: Scene) 
             SERVICE_OPEN.fail(
                 request.node,
                 f"any host can reach {_service(listener)}: {_opener(look, outcome)}",
-                f"If this is intended, add {_entry(listener)} to firewall_allow; otherwise remove the rule",
+                f"If this is intended, add {entry(listener)} to firewall_allow; otherwise remove the rule",
                 evidence=evidence(outcome.place, outcome.rule),
             )
         )
@@ -291,21 +294,6 @@ def judge_boot(request: FirewallRequest, look: FirewallState) -> list[Finding]:
     else:
         return []
     return [BOOT.fail(request.node, summary, "Run on the node", command)]
-
-
-def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene) -> list[Finding]:
-    """Report services that outside hosts can reach now but will not be able to reach with the planned rules."""
-    now = scene_now(look)
-    stays = {listener for listener, _ in reachable(look, planned)}
-    return [
-        SERVICE_CUT_OFF.warn(
-            request.node,
-            f"{_service(listener)} will no longer be reachable from outside the cluster",
-            f"To keep it open, add {_entry(listener)} to firewall_allow",
-        )
-        for listener, _ in reachable(look, now)
-        if listener not in stays
-    ]
 
 
 def judge_published(request: FirewallRequest, look: FirewallState) -> list[Finding]:
@@ -333,16 +321,25 @@ def judge_published(request: FirewallRequest, look: FirewallState) -> list[Findi
 def reachable(look: FirewallState, scene: Scene) -> list[tuple[ListeningSocket, PacketOutcome]]:
     """Return the listening services that outside hosts can certainly reach, one for each port."""
     found: dict[tuple[str, int], tuple[ListeningSocket, PacketOutcome]] = {}
+    for listener in outside_sockets(look):
+        outcome = scene.outcome(packet_to(look, listener))
+        if outcome.lets_in and not receives_replies(look, listener):
+            found.setdefault((listener.proto, listener.port), (listener, outcome))
+    return list(found.values())
+
+
+def outside_sockets(look: FirewallState) -> Iterator[ListeningSocket]:
+    """Yield the sockets that rules can open to other hosts. Container engines publish ports past these rules."""
     for listener in look.listeners:
         address = ipaddress.ip_address(listener.address) if listener.address != "*" else None
-        if listener.local_only or (address is not None and address.is_link_local) or listener.process == "docker-proxy":
-            continue
-        if listener.proto == "udp" and listener.port >= look.port_range[0]:
-            continue  # a client's socket that receives only replies
-        outcome = scene.outcome(packet_to(look, listener))
-        if outcome.lets_in and (listener.proto, listener.port) not in found:
-            found[listener.proto, listener.port] = (listener, outcome)
-    return list(found.values())
+        link_local = address is not None and address.is_link_local
+        if not listener.local_only and not link_local and listener.process != "docker-proxy":
+            yield listener
+
+
+def receives_replies(look: FirewallState, listener: ListeningSocket) -> bool:
+    """Return whether this is probably the socket of a client."""
+    return listener.proto == "udp" and listener.port >= look.port_range[0]
 
 
 def packet_to(look: FirewallState, listener: ListeningSocket) -> Packet:
@@ -356,9 +353,10 @@ def _service(listener: ListeningSocket) -> str:
     return f"port {listener.port}/{listener.proto} ({listener.process or 'unknown process'})"
 
 
-def _entry(listener: ListeningSocket) -> str:
+def entry(listener: ListeningSocket, name: str = "service") -> str:
+    """Return the entry of firewall_allow that opens the port."""
     proto = "" if listener.proto == "tcp" else f", proto: {listener.proto}"
-    comment = re.sub(r"[^\w ./-]", "", listener.process) or "service"
+    comment = re.sub(r"[^\w ./-]", "", listener.process.partition(",")[0]) or name
     return f"{{port: {listener.port}{proto}, comment: {comment}}}"
 
 

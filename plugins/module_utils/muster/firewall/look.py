@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..network.listeners import ListeningSocket, parse_ss
@@ -43,7 +43,12 @@ class Ufw:
 
 @dataclass(frozen=True)
 class FirewallState:
-    """The observed state of a node."""
+    """The observed state of a node.
+
+    connected: remote addresses by listening TCP port. units: systemd units by PID. recorded: whether the state before
+    the first change of Muster is recorded on the node. before: the recorded state of ufw, if readable. to_record: the
+    text of such a record about the observed state.
+    """
 
     guarded: bool
     interfaces: Mapping[str, str]
@@ -68,6 +73,17 @@ class FirewallState:
     port_range_file: str | None
     port_range_others: tuple[int, int]
     warnings: tuple[str, ...] = ()
+    connected: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[int, str] = field(default_factory=dict)
+    recorded: bool = False
+    before: Ufw | None = None
+    to_record: str = ""
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether rules of Muster are present."""
+        entries = [entry for name in ("user.rules", "user6.rules") if self.ufw for entry in self.ufw.entries(name)]
+        return self.own_rules is not None or self.own_live is not None or any(entry.own for entry in entries)
 
     @property
     def ufw_runs(self) -> bool:
@@ -136,7 +152,19 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
         port_range_file=raw["port_range"]["file"],
         port_range_others=(others[0], others[1]) if len(others) == 2 else KERNEL_PORT_RANGE,
         warnings=tuple(warnings),
+        connected={int(port): tuple(addresses) for port, addresses in raw["connected"].items()},
+        units={int(pid): unit for pid, unit in raw["units"].items()},
+        recorded=raw["record"] is not None,
+        before=_read_record(raw["record"]),
+        to_record=json.dumps({"ufw": raw["ufw"]}, indent=1) + "\n",
     )
+
+
+def _read_record(text: str | None) -> Ufw | None:
+    try:
+        return _read_ufw(json.loads(text or "{}").get("ufw"))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def _plain(address: str) -> str:

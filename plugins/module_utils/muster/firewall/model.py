@@ -34,7 +34,8 @@ class Allowed:
 class FirewallRequest:
     """The firewall requested for one node.
 
-    leaves: whether the node leaves the cluster, so that Muster's rules are removed.
+    leaves: whether the node leaves the cluster, so that Muster's rules are removed. cut: ports ("8080/tcp") and names
+    (lower case) of services that may be blocked.
     """
 
     node: str
@@ -46,6 +47,7 @@ class FirewallRequest:
     interface: str = ""
     backend: str = "auto"
     allowed: tuple[Allowed, ...] = ()
+    cut: frozenset[str] = frozenset()
     tight: bool = False
     leaves: bool = False
 
@@ -101,6 +103,7 @@ def make_request(
         peers={name: str(ipaddress.ip_address(address)) for name, address in addresses.items() if name != node},
         backend=options["backend"],
         allowed=tuple(_allowed(number, entry) for number, entry in enumerate(options["allow"], 1)),
+        cut=frozenset(str(entry).strip().lower() for entry in options["cut"]),
         tight=options["tight"] and not leaves,
         leaves=leaves,
         ephemeral=ephemeral,

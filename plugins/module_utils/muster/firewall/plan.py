@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from .look import FirewallState, Ufw
     from .model import FirewallRequest, Opening
 
+# The state before the first change, for the removal of Muster.
+RECORD = "/var/lib/muster/firewall-before.json"
 SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
+# Files that `ufw default` and `ufw enable` change.
+UFW_DEFAULT_FILES = ("/etc/default/ufw", "/etc/ufw/after.rules", "/etc/ufw/after6.rules")
+UFW_STATE_FILES = ("/etc/ufw/ufw.conf", "/etc/ufw/user.rules", "/etc/ufw/user6.rules")
 COMMANDS = {4: "iptables", 6: "ip6tables"}
 RESTORES = {4: "iptables-restore", 6: "ip6tables-restore"}
 PREFIXES = {4: "ufw", 6: "ufw6"}
@@ -56,7 +61,8 @@ class Undo(TypedDict):
 class FirewallPlan:
     """The steps for the node, and the data that the guard needs to undo them.
 
-    before, after: the lines that describe the state before and after the change.
+    before, after: the lines that describe the state before and after the change. disables: whether the plan deactivates
+    ufw.
     """
 
     backend: str
@@ -68,6 +74,13 @@ class FirewallPlan:
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     tables: dict[int, Tables] = field(default_factory=dict)
+    disables: bool = False
+
+    @property
+    def changed_lines(self) -> list[str]:
+        """The lines of `after` that are new, and those of `before` that are removed."""
+        gone = [f"removed: {line}" for line in self.before if line not in self.after]
+        return [*(line for line in self.after if line not in self.before), *gone]
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         self.files.append(path)
@@ -111,7 +124,15 @@ def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
     else:
         plan_table(plan, request, look)
     plan_port_range(plan, request, look)
+    plan_record(plan, look)
     return plan
+
+
+def plan_record(plan: FirewallPlan, look: FirewallState) -> None:
+    """Plan the record of the state before the first change. A state with rules of Muster is not recorded."""
+    if plan.steps and not look.recorded and not look.is_managed:
+        plan.files.append(RECORD)
+        plan.steps.insert(0, {"write": RECORD, "text": look.to_record, "mode": 0o600})
 
 
 def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
@@ -161,19 +182,39 @@ def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
 
 
 def plan_leaving(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
-    """Plan the removal of Muster's rules. ufw stays active or inactive; while ufw is active, the SSH rule is kept."""
+    """Plan the removal of Muster's rules, and the recorded state of ufw. While ufw is active, the SSH rule is kept."""
     plan = FirewallPlan("nftables" if look.ufw is None else "ufw")
     plan_no_table(plan, look)
     if look.ufw is not None:
-        found = ssh_openings(look) if look.ufw.enabled or look.ufw_runs else []
+        active = look.ufw.enabled or look.ufw_runs
+        plan.disables = active and look.before is not None and not look.before.enabled
+        found = ssh_openings(look) if active and not plan.disables else []
         plan.before.append(f"ufw: {_ufw_state(look)}")
-        plan.after.append(f"ufw: {_ufw_state(look)}")
+        plan.after.append(f"ufw: {'inactive' if plan.disables else _ufw_state(look)}")
         reloads = [version for version in _versions(look.ufw) if _plan_rules(plan, found, look, version)]
-        _plan_reloads(plan, reloads)
-        if reloads:
+        _plan_reloads(plan, [] if plan.disables else reloads)
+        if look.before is not None:
+            _plan_ufw_before(plan, look.before, look.ufw)
+        if reloads or plan.disables:
             _plan_live_undo(plan, look)
     plan_port_range(plan, request, look)
+    if look.recorded:
+        plan.remove(RECORD)
     return plan
+
+
+def _plan_ufw_before(plan: FirewallPlan, before: Ufw, there: Ufw) -> None:
+    """Plan the recorded state and default policy of ufw, which the role has changed."""
+    if plan.disables:
+        plan.files += UFW_STATE_FILES
+        plan.run("ufw", "--force", "disable")
+        plan.undo_by("/lib/ufw/ufw-init", "start")
+    if before.input_policy == "ACCEPT" != there.input_policy:
+        plan.files += UFW_DEFAULT_FILES
+        plan.run("ufw", "default", "allow", "incoming")
+    if there.at_boot and not before.at_boot:
+        plan.run("systemctl", "--quiet", "disable", "ufw.service")
+        plan.undo_by("systemctl", "--quiet", "enable", "ufw.service")
 
 
 def _plan_reloads(plan: FirewallPlan, versions: Sequence[int]) -> None:
@@ -301,10 +342,10 @@ def _plan_ufw_start(plan: FirewallPlan, there: Ufw, look: FirewallState) -> None
         for version in _versions(there):
             _plan_hooks(plan, look.tables[version].get("filter", {}), version)
     if there.input_policy == "ACCEPT":
-        plan.files += ["/etc/default/ufw", "/etc/ufw/after.rules", "/etc/ufw/after6.rules"]
+        plan.files += UFW_DEFAULT_FILES
         plan.run("ufw", "default", "deny", "incoming")
     if not there.enabled or not look.ufw_runs:
-        plan.files += ["/etc/ufw/ufw.conf", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"]
+        plan.files += UFW_STATE_FILES
     if not there.enabled:
         plan.run("ufw", "--force", "enable")
     # ufw considers itself started if its chains exist, even if no rule jumps to them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..firewall.services import SERVICE_CUT_OFF
 from ..verdict.commands import playbook
 from ..verdict.finding import as_lines
 from ..verdict.words import few, plural
@@ -31,6 +32,8 @@ def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Sk
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
     lines += [f"rdma  {few(names)}: {line}." for line, names in _alike(rdma).items() if line]
     lines += [f"found  {line}." for line in environments.lines(nodes)]
+    blocked = [one for one in findings if one.id == SERVICE_CUT_OFF.id and one.status == "pass"]
+    lines += [f"firewall  {line}." for line in as_lines(blocked)]
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([finding for finding in findings if finding.status == status])]
     groups: dict[str, tuple[list[str], list[str]]] = {}

@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     values.launch_nodes_exist,
     values.host_keys_are_keys,
     role_options.entries_can_be_rules,
+    role_options.waivers_are_ports_or_names,
     role_options.ranges_are_ranges,
     sources.mirror_urls_can_be_used,
     sources.proxies_can_be_used,

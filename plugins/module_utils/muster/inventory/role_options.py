@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack import nccl_conf, nccl_ib, nccl_tests, rdma
+from ..launch.manager import CLUSTER_USER
 from ..launch_users.request import KEYS, faults, limit_faults
-from ..pytorch.environments import DEFAULT
+from ..pytorch import environments
+from ..pytorch.environments import DEFAULT, OPTION, OWN
 from ..pytorch.request import EnvironmentRequestError, make_plain_request
 from ..shared_data.request import faults as mount_faults
 from .job import place
@@ -26,16 +29,22 @@ _PROTOS = ("tcp", "udp", "any")
 
 
 def environments_can_be_built(inventory: Inventory) -> Iterator[Problem]:
-    yield from inventory.environments
+    for problem in inventory.environments:
+        given = problem.option in inventory.given
+        yield replace(problem, place=place(inventory, problem.option)) if given else problem
 
 
 def launches_name_one(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes[:1]:
-        name, declared = node.text("launch_environment"), node.variables.get("cluster_environments")
-        known = [DEFAULT, *declared] if isinstance(declared, dict) else [DEFAULT]
+        name, where = node.text("launch_environment"), place(inventory, "launch_environment")
+        declared = [node.variables.get(option) for option in (OPTION, OWN)]
+        shared, own = ([*one] if isinstance(one, dict) else [] for one in declared)
+        known = [DEFAULT, *shared, *own]
         if name and name not in known:
             what = f"launch_environment is {name!r}, which is not an environment of this cluster"
-            yield Problem(place(inventory, "launch_environment"), what, f"Use one of {', '.join(known)}")
+            yield Problem(where, what, f"Use one of {', '.join(known)}")
+        elif name in own and node.text("launch_as") == CLUSTER_USER:
+            yield Problem(where, environments.only_own(name), "Set launch_as to self")
 
 
 def users_are_accounts(inventory: Inventory) -> Iterator[Problem]:
@@ -90,6 +99,19 @@ def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
         for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
             for what, fix in _faults(entry):
                 yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix, option="firewall_allow")
+
+
+def waivers_are_ports_or_names(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        entries = node.variables.get("firewall_cut")
+        for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            text = str(entry).strip()
+            port, _, proto = text.partition("/")
+            is_port = port.isdigit() and port_range(port) is not None and (proto or "tcp") in ("tcp", "udp")
+            if not is_port and (not text or text[0].isdigit()):
+                what = f"entry {number} of firewall_cut is {text[:40]!r}, which is not a port or a name"
+                fix = "Write a port such as 8080/tcp, or the name of a process such as slurmd"
+                yield Problem(node.name, what, fix, option="firewall_cut")
 
 
 def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:

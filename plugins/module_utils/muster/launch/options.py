@@ -97,6 +97,7 @@ class LaunchCluster:
     launch_nodes: list[str] = field(default_factory=list)
     run_keep: int = 0
     run_keep_mb: int = 0
+    own_environments: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, variables: Mapping[str, Any]) -> LaunchCluster:

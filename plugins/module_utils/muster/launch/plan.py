@@ -22,7 +22,7 @@ from ..members import quarantine
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
 from .options import LaunchCluster, LaunchOptions
-from .planned import LaunchPlan, PlannedImage, PlannedNode
+from .planned import USER, LaunchPlan, PlannedImage, PlannedNode
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -160,6 +160,11 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
     if problems:
         raise PlanError(problems)
     there = [node for node in inventory if node.name not in options.spares or node.name in options.nodes]
+    if request.manager == USER:
+        there = [
+            replace(node, torchrun=environments.of_login(node.torchrun, cluster.users_root, cluster.user))
+            for node in there
+        ]
     nodes = part_of(participants(there, options.nodes), options.first_nodes, options.nproc_per_node)
     if problems := launchers.uneven(options.command, {node.name: node.nproc for node in nodes}):
         raise PlanError(problems)

@@ -280,7 +280,9 @@ def programs(entry: PlannedNode, facts: Facts, request: Requested) -> list[Findi
         found.append(not_there(entry, executable["path"]))
     elif not executable["exists"]:
         text = f"{executable['path']} does not exist"
-        found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=PYTORCH))
+        own = request.users_root and executable["path"].startswith(f"{request.users_root}/")
+        command = playbook("playbooks/environment.yml") if own else PYTORCH
+        found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=command))
     elif facts["user"] and not executable["usable"]:
         check = COMMAND if brought else TORCHRUN
         text = f"{request.user} has no permission to execute {executable['path']}"

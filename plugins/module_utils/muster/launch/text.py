@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from ..pytorch.environments import LOGIN
 from ..verdict.finding import as_lines, findings_in
 from ..verdict.words import few, gigabytes, plural
 from .manager import AUTO, SELF
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .planned import LaunchPlan
 
 NODES_SHOWN = 8  # in one line
-NAME = "NAME"  # placeholder for the account that logs in, in a plan made before the nodes are contacted
+NAME = LOGIN
 
 
 def headline(plan: LaunchPlan) -> str:

@@ -10,8 +10,9 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# For runs in which --skip-tags always skipped the first play, which rejects --limit and tags.
-PART = "Run it without --limit and tags: nodes that are left out would still trust the removed node."
+# Why a run with --limit or tags is rejected.
+TRUST = "nodes that are left out would still trust the removed node"
+KEEP = "nodes that are left out would keep Muster"
 DRIVER = "wipe_driver requires wipe: add -e wipe=true, or remove wipe_driver."
 GONE = "its connection settings are no longer in the inventory"
 
@@ -39,8 +40,8 @@ def problems(
         for name in names
         if name in chosen
     ]
-    if names and set(nodes) <= set(names):
-        found.append("The cluster would have no nodes left. To delete the cluster, delete its inventory.")
+    if names and nodes and set(nodes) <= set(names) and not wipe:
+        found.append("The cluster would have no nodes left. To remove Muster from the last nodes, add -e wipe=true.")
     if wipe_driver and not wipe:
         found.append(DRIVER)
     return found
@@ -53,9 +54,44 @@ def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping
     """
     found = [f"{said}. Stop it with {playbook('playbooks/jobs.yml', jobs_stop=one)}" for one, said in running.items()]
     if peers and all(name in silent for name in peers):
-        whys = "; ".join(f"{name}: {silent[name]}" for name in peers[:3])
-        found.append(f"Running launches cannot be listed, because no other node responds ({whys}).")
+        found.append(f"Running launches cannot be listed, because no other node responds ({_whys(silent, peers)}).")
+    if silent and not peers:
+        found.append(f"The last nodes stay in the inventory until Muster is removed from them ({_whys(silent)}).")
     return found
+
+
+def silence(nodes: Sequence[str], silent: Mapping[str, str]) -> list[str]:
+    """Return why Muster cannot be removed from any node."""
+    return [f"No node responds ({_whys(silent, nodes)})."] if set(nodes) <= set(silent) else []
+
+
+def running_launches(running: Mapping[str, str], command: str) -> list[str]:
+    """Return why Muster is not removed from nodes with running launches. command: the command that repeats this run."""
+    stop = f"Wait until they end, or stop them and remove Muster: {command} -e remove_running=true"
+    return [*(f"{said}." for said in running.values()), stop] if running else []
+
+
+def to_finish(command: str) -> str:
+    """Return the note for a node that failed. command: the command that repeats this run."""
+    return f"might still have files of Muster. To complete the removal, run: {command}"
+
+
+def not_removed(nodes: Sequence[str], silent: Mapping[str, str], command: str) -> str:
+    """Return the result for a cluster with nodes that do not respond."""
+    done = [name for name in nodes if name not in silent]
+    missed = f"Nothing was removed from {few(list(silent))} ({_whys(silent)})"
+    return f"Muster is removed from {few(done)}. {missed}. When all nodes respond, run: {command}"
+
+
+def removed(nodes: Sequence[str], folder: str) -> str:
+    """Return the result for a cluster. folder: that of the inventory."""
+    again = "The inventory is unchanged: set the cluster up again with site.yml, or delete"
+    return f"Muster is removed from {few(nodes)}. {again} {folder}"
+
+
+def _whys(silent: Mapping[str, str], names: Sequence[str] = ()) -> str:
+    """Return why nodes do not respond. names: the nodes, if not all of them."""
+    return "; ".join(f"{name}: {silent[name]}" for name in [*(names or silent)][:3])
 
 
 def warnings(

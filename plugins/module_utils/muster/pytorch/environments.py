@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+# Options that declare environments: the administrator's, and those of a launch user in the user's own folder.
+OPTION, OWN = "cluster_environments", "cluster_own_environments"
+LOGIN = "NAME"  # placeholder for the account that logs in, in paths that are made before the nodes are contacted
 # The environment that the role pytorch builds when no name is given.
 DEFAULT = "default"
 # pytorch.lock.txt is the lock of the default environment, in the same folder as the other locks.
@@ -62,12 +65,22 @@ def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
     """Return all environments of a node, the default one first. cluster: the node's variables of the role cluster."""
     # If the site has its own torchrun, its environment is the default.
     default = cluster["cluster_torchrun"].rpartition("/")[0].rpartition("/")[0]
-    root = cluster["cluster_environments_root"]
-    named = (
-        EnvironmentPlace(name, existing(entry) or f"{folder_of(root, name)}/current")
-        for name, entry in cluster["cluster_environments"].items()
-    )
-    return (EnvironmentPlace(DEFAULT, default), *named)
+    return (EnvironmentPlace(DEFAULT, default), *_named(cluster[OPTION], cluster["cluster_environments_root"]))
+
+
+def _named(declared: Mapping[str, Mapping[str, Any]], root: str) -> Iterator[EnvironmentPlace]:
+    for name, entry in declared.items():
+        yield EnvironmentPlace(name, existing(entry) or f"{folder_of(root, name)}/current")
+
+
+def own_root(users_root: str, user: str) -> str:
+    """Return the folder of a launch user's own environments."""
+    return f"{folder_of(users_root, user)}/envs"
+
+
+def of_login(path: str, users_root: str, user: str) -> str:
+    """Return the path with the account that logs in, instead of its placeholder."""
+    return path.replace(f"{own_root(users_root, LOGIN)}/", f"{own_root(users_root, user)}/", 1)
 
 
 def folder_of(root: str, name: str) -> str:
@@ -81,17 +94,23 @@ def folder_of(root: str, name: str) -> str:
 def torchrun(cluster: Mapping[str, Any], name: str) -> str:
     """Return the path of torchrun in the named environment; "" names the default environment.
 
-    Raises KeyError for an unknown name.
+    In an environment of a launch user, the account is LOGIN. Raises KeyError for an unknown name.
     """
     if name in ("", DEFAULT):
         return str(cluster["cluster_torchrun"])
-    return {place.name: place.torchrun for place in places(cluster)}[name]
+    own = _named(cluster[OWN], own_root(cluster["cluster_users_root"], LOGIN))
+    return {place.name: place.torchrun for place in (*own, *places(cluster))}[name]
 
 
 def unknown(cluster: Mapping[str, Any], name: str) -> str:
     """Return the error message for a launch that names an unknown environment."""
-    known = ", ".join(place.name for place in places(cluster))
+    known = ", ".join((*(place.name for place in places(cluster)), *cluster[OWN]))
     return f"launch_environment is {name!r}, but this cluster has only the environments {known}."
+
+
+def only_own(name: str) -> str:
+    """Return why an administrator launch cannot use a user's own environment: the user controls its code."""
+    return f"launch_environment {name!r} is an environment of {OWN}, which only a user launch can use"
 
 
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -104,30 +123,39 @@ def existing(entry: Mapping[str, Any]) -> str:
     return str(entry.get(PREFIX, ""))
 
 
-def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Replace option names of the default environment in a text with those of the named environment."""
+def in_its_words(text: str, name: str, entry: Mapping[str, Any], *, own: bool = False) -> str:
+    """Replace option names of the default environment in a text with those of the named environment.
+
+    own: whether a launch user declares it.
+    """
+    option, root = (OWN, "cluster_users_root") if own else (OPTION, "cluster_environments_root")
     source = next((str(entry[option]) for option in SOURCES if entry.get(option)), "its file")
-    own = {
+    words = {
         "pytorch_packages": source,
-        "cluster_torch_version": f"torch of {name} in cluster_environments",
-        "pytorch_variant": f"variant of {name} in cluster_environments",
-        "pytorch_python": f"python of {name} in cluster_environments",
+        "cluster_torch_version": f"torch of {name} in {option}",
+        "pytorch_variant": f"variant of {name} in {option}",
+        "pytorch_python": f"python of {name} in {option}",
         "pytorch_lock": f"{name}.lock.txt",
-        "pytorch_root": "cluster_environments_root",
+        "pytorch_root": root,
     }
-    return re.sub("|".join(rf"\b{option}\b" for option in own), lambda found: own[found[0]], text)
+    return re.sub("|".join(rf"\b{one}\b" for one in words), lambda found: words[found[0]], text)
 
 
-def problems(declared: Any) -> list[tuple[str, str]]:
-    """Return the errors in cluster_environments with their fixes. No files are read."""
+def problems(declared: Any, option: str = OPTION, others: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return the errors in an option that declares environments, with their fixes. No files are read.
+
+    others: names of environments in the administrator's option.
+    """
     if not isinstance(declared, dict):
-        return [("cluster_environments is not a mapping", "Use the form NAME: {requirements: FILE}")]
+        return [(f"{option} is not a mapping", "Use the form NAME: {requirements: FILE}")]
     found: list[tuple[str, str]] = []
     for name, entry in declared.items():
-        where = f"cluster_environments: {name!r}"
+        where = f"{option}: {name!r}"
         if not is_name(str(name)):
             what = "is a reserved name" if name in TAKEN else "is not a valid name"
             found.append((f"{where} {what}", "Use lowercase letters, digits, - and _, starting with a letter"))
+        elif name in others:
+            found.append((f"{where} is already an environment of the cluster ({OPTION})", "Choose another name"))
         elif not isinstance(entry, dict):
             found.append((f"{where} is not a mapping", f"Use the form {name}: {{requirements: FILE}}"))
         else:

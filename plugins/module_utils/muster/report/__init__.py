@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..road.changes import table
 from ..verdict.words import few
 from . import accepted, checks, diagnosed, links, measured, past, run_verdict, training, transports, versions, words
 from .artifacts import Artifacts
@@ -38,6 +39,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "inspected": words.causes(kept.inspect),
         "diagnosed": diagnosed.section(kept),
         "drifted": versions.drift_section(kept),
+        "planned": "\n".join(table(kept.run["planned"])) if "planned" in kept.run else "",
         "stops": words.stops(kept.run, kept.verdict),
         "checks": checks.grid(kept, nodes),
         "links": links.maps(kept.network),

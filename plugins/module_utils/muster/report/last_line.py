@@ -71,7 +71,8 @@ def _ending(end: RunEnding) -> tuple[str, str]:
             return status, f"{_calm(end, status)}, but earlier {_stops(end.failures)}"
         return status, _calm(end, status)
     if end.failures:
-        left = f". {few(list(end.failures))} {end.unfinished}" if end.unfinished else ""
+        own = [node for node, stop in end.failures.items() if not stop.for_all]
+        left = f". {few(own)} {end.unfinished}" if end.unfinished and own else ""
         stopped = _stops(end.failures)
         return "stopped", f"STOPPED{' ' if stopped.startswith('at ') else ': '}{stopped}{left}"
     if end.outcome:

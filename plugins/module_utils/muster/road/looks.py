@@ -22,12 +22,14 @@ class RoleLook:
     tasks: str = "main"
 
 
+FIREWALL = RoleLook("firewall", "firewall")
 LOOKS: Mapping[str, tuple[RoleLook, ...]] = {
+    "inspect": (FIREWALL,),
     "baseline": (RoleLook("node_baseline", "node_plan"),),
     "network": (
         RoleLook("cluster_hosts", "hosts_file"),
         RoleLook("ssh_mesh", "ssh_mesh_key", "user"),
-        RoleLook("firewall", "firewall"),
+        FIREWALL,
         RoleLook("shared_data", "shared_data"),
     ),
     "pytorch": (

@@ -45,9 +45,10 @@ STEPS = (
                 "cluster_users_root",
                 "cluster_take_over",
             ),
-            "cluster_full",
+            *("cluster_full", "cluster_mode"),
             *("cluster_mirror", "cluster_mirror_urls", "cluster_http_proxy", "cluster_https_proxy"),
             *("cluster_no_proxy", "cluster_extra_ca", "cluster_offline_dir", "cluster_environments"),
+            "cluster_own_environments",
         ),
     ),
     RoadStep(
@@ -65,8 +66,8 @@ STEPS = (
     RoadStep(
         "Network",
         "network",
-        "host names that resolve to cluster addresses, verified SSH between nodes, a default-deny firewall "
-        "([docs/ports.md](docs/ports.md)); on request, shared folders of a file server "
+        "host names that resolve to cluster addresses, verified SSH between nodes, a firewall (enables ufw, default "
+        "deny; [docs/ports.md](docs/ports.md)); on request, shared folders of a file server "
         "([docs/shared_data.md](docs/shared_data.md))",
         ("cluster_hosts", "ssh_mesh", "firewall", "mtu", "shared_data"),
         ("mtu_training", "shared_data_mounts"),

@@ -72,6 +72,7 @@ def result_of(plan: model.BaselinePlan, seen: model.BaselineState, *, changed: b
             "units": plan.units,
             "user": asdict(plan.user) if plan.user else {},
         },
+        "changes": plan.changes,
         "differences": plan.differences,
         "left_out": plan.left_out,
         "diff": [

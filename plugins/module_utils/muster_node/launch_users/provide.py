@@ -52,7 +52,17 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     shown += [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
     if plan.needed and not check:
         act(plan, request)
-    return {"changed": plan.needed, "differences": plan.differences, "diff": shown, "notes": plan.notes}
+    folders = [f"{request.root}/{name}" for name in (*plan.folders, *plan.empty_folders)]
+    changes = {
+        "file": [*folders, *([] if plan.link is None else [domain.LINK]), RECORD],
+        "account": [
+            *([GROUP] if plan.make_group or plan.drop_group else []),
+            *(name for names in (plan.join, plan.linger, plan.leave, plan.end_linger) for name in names),
+        ],
+        "unit": [f"user manager of {name}" for name in plan.restart],
+    }
+    said = {"changed": plan.needed, "differences": plan.differences, "changes": changes}
+    return {**said, "diff": shown, "notes": plan.notes}
 
 
 def act(plan: LaunchUsersPlan, request: LaunchUsersRequest) -> None:

@@ -41,7 +41,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     except KeyError:
         if check and not verifies:
             # On a new node, the baseline creates the user in the same run; check mode only predicts it.
-            return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
+            return {**known, "changed": True, "key": "", **shown("", "", params["identity"])}
         raise RefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
@@ -74,13 +74,16 @@ def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool
         after = identity.public()
     if fix and not check:
         identity.keep_well()
-    return {"changed": new or fix, "key": after, "diff": diff_of(before, after, str(identity.path))}
+    return {"changed": new or fix, "key": after, **shown(before, after, str(identity.path))}
 
 
-def diff_of(before: str, after: str, path: str) -> dict[str, str]:
-    """Return a diff of public keys, never of private keys."""
+def shown(before: str, after: str, path: str) -> dict[str, Any]:
+    """Return the changed file, and a diff of public keys, never of private keys."""
     after = f"{after}\n" if after else "ssh-ed25519, to be generated\n"
-    return diff(f"public key of {path}", f"{before}\n" if before else "", after)
+    return {
+        "changes": {"file": [path]},
+        "diff": diff(f"public key of {path}", f"{before}\n" if before else "", after),
+    }
 
 
 class IdentityFile:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.nvidia_driver.apt import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +51,20 @@ def install(*packages: str) -> subprocess.CompletedProcess[str]:
     """
     update()
     return apt_get("install", "--yes", "--no-install-recommends", *packages)
+
+
+def predict(*packages: str) -> dict[str, Any]:
+    """Return what apt would install with its present lists, for the key `changes` of a result in check mode."""
+    argv = ("install", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
+    done = apt_get(*argv, "--simulate", *packages)
+    answer = parse(done.stdout, done.stderr, done.returncode)
+    if answer.errors:
+        why = "are not known before apt has read its package lists"
+        return {"unknown": [f"the dependencies of {', '.join(packages)}, and the size of the download, {why}"]}
+    # A line per file that is not in apt's cache: 'URL' file size hash
+    files = apt_get(*argv, "--print-uris", "--yes", "--quiet=2", *packages).stdout.splitlines()
+    sizes = [line.split()[2] for line in files if line.startswith("'") and len(line.split()) > 2]
+    return {"package": [*answer.installs], "download": sum(int(size) for size in sizes if size.isdecimal())}
 
 
 def read_lists(sources: str, complaints: Callable[[subprocess.CompletedProcess[str]], list[str]]) -> list[str]:

@@ -29,6 +29,9 @@ SYSCTL_FOLDERS = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d
 COMMAND_TIMEOUT = 60
 NO_CODE = -1  # code of an installed command that did not end
 MOST = 64_000_000  # bytes; must not be truncated, because it may be restored later
+MOST_CONNECTED = 50  # addresses for each port
+# Two queues, the local port, and the remote address.
+ESTABLISHED = re.compile(r"^\d+\s+\d+\s+\S+:(\d+)\s+\[?(?:::ffff:)?([^\]\s]+)\]?:\d+", re.MULTILINE)
 
 
 def main() -> None:
@@ -39,10 +42,12 @@ def main() -> None:
 
 
 def look(request: Json) -> Json:
-    """Return the state of the firewall. request: {guard, table, rules, unit, sysctl}: paths of this role's files."""
+    """Return the state of the firewall. request: {guard, table, rules, unit, sysctl, record}: paths of this role's
+    files."""
     commands = {
         "addresses": ["ip", "-json", "address"],
         "listeners": ["ss", "-H", "-l", "-n", "-t", "-u", "-p"],
+        "connections": ["ss", "-H", "-n", "-t", "state", "established"],
         "iptables": ["iptables-save"],
         "ip6tables": ["ip6tables-save"],
         "ruleset": ["nft", "-j", "list", "ruleset"],
@@ -54,13 +59,17 @@ def look(request: Json) -> Json:
         script = 'nft -f "$1" && nft -s list table inet "$2"'
         commands["own_file"] = ["unshare", "--net", "sh", "-c", script, "sh", request["rules"], request["table"]]
     said = run_all(commands)
+    listening, established = said["listeners"]["out"], said.pop("connections")["out"]
     client, server = ssh_connection()
     return {
         "guarded": os.path.exists(os.path.join(request["guard"], "state.json")),
         "said": said,
         "ssh_client": client,
         "ssh_server": server,
-        "ssh_sockets": ssh_sockets(said["listeners"]["out"]),
+        "ssh_sockets": ssh_sockets(listening),
+        "connected": connected(listening, established),
+        "units": {pid: process.unit(int(pid)) for pid in set(re.findall(r",pid=(\d+),", listening))},
+        "record": read(request["record"]),
         "ufw": ufw(),
         "own": {
             "rules": read(request["rules"]),
@@ -94,6 +103,21 @@ def run_all(commands: dict[str, list[str]]) -> Json:
     for thread in threads:
         thread.join()
     return answers
+
+
+def connected(listening: str, established: str) -> dict[str, list[str]]:
+    """Return the addresses of other hosts that are connected to each listening TCP port, MOST_CONNECTED at most.
+
+    Both parameters are output of ss, which omits the state column in a list of one state.
+    """
+    sockets = (line.split() for line in listening.splitlines())
+    ports = {words[4].rpartition(":")[2] for words in sockets if len(words) > 4 and words[0] == "tcp"}
+    found: dict[str, list[str]] = {}
+    for port, address in ESTABLISHED.findall(established):
+        there = found.setdefault(port, []) if port in ports and not re.match(r"127\.|::1$", address) else None
+        if there is not None and address not in there and len(there) < MOST_CONNECTED:
+            there.append(address)
+    return found
 
 
 def ssh_connection() -> tuple[list[str], list[str]]:

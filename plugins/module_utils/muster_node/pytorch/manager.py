@@ -10,7 +10,6 @@ from ansible.module_utils.muster.pytorch import judge as judging
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.choice import Ask, choose
-from ansible.module_utils.muster.pytorch.environments import existing
 from ansible.module_utils.muster.pytorch.wheels import WheelNeed
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
@@ -63,9 +62,7 @@ class EnvironmentManager:
         self.request: EnvironmentRequest = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
         declared = params["environments"]
-        # Environments at other paths are not in this folder.
-        here = [name for name, entry in declared.items() if not existing(entry)]
-        self.forgotten = Forgotten(params["environments_root"], here, root.look_as)
+        self.forgotten = Forgotten(params["environments_root"], declared, root.look_as)
 
     def look(self) -> dict[str, Any]:
         sources_of(self.request, self.params)  # rejects invalid URLs in check mode, too
@@ -74,7 +71,7 @@ class EnvironmentManager:
         if plan.build:
             self.root.refuse_foreign()
             self.house.judge_folders()
-        if plan.build and not self.check:
+        if plan.build and (not self.check or self.params["users_root"]):
             self._need_venv()
         if not plan.build:
             full = self.params["full_look"]
@@ -87,8 +84,8 @@ class EnvironmentManager:
             section=section.as_dict() if section else None,
         )
         result = {**self._result(before, plan, look), "needs": asdict(need)}
-        stay = [f"a process uses the environment {name}, which is no longer requested" for name in self.forgotten.used]
-        result["notes"] = [f"{self.params['node']}: {note}." for note in (self.choice.note, *stay) if note]
+        notes = (self.choice.note, *self.forgotten.notes)
+        result["notes"] = [f"{self.params['node']}: {note}." for note in notes if note]
         return result
 
     def fetch(self) -> dict[str, Any]:
@@ -168,11 +165,12 @@ class EnvironmentManager:
             self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")
 
     def _need_venv(self) -> None:
-        # In check mode, the baseline may not have been applied yet.
+        # In check mode, the baseline may not have been applied yet. A user cannot apply it.
         if not self.python.ensurepip:
+            baseline = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
             raise RefusedError(
                 f"{self.params['python']} cannot create a virtual environment: python3-venv is missing",
-                f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
+                "An administrator must run site.yml --tags baseline" if self.params["users_root"] else baseline,
             )
 
     def _plan(self) -> tuple[planning.Observed, planning.EnvironmentPlan]:
@@ -188,8 +186,16 @@ class EnvironmentManager:
             "changed": plan.changed or bool(forget),
             "environment": str(self.root.envs / plan.target),
             "forget": forget,
+            "changes": {
+                "environment": [
+                    *([str(self.root.envs / plan.target)] if plan.build else []),
+                    *(f"removed: {name}" for name in (*plan.discard, *plan.retire, *forget)),
+                ],
+                "file": [str(self.root.link)] if plan.switch else [],
+                "unknown": ["the size of the wheels is not known before the download"] if plan.build else [],
+            },
             "plan": {
-                "reasons": [*plan.reasons, *(f"environment {name} is no longer requested" for name in forget)],
+                "reasons": [*plan.reasons, *self.forgotten.reasons],
                 "build": plan.target if plan.build else "",
                 "switch": plan.switch,
                 "remove": [*plan.discard, *plan.retire],

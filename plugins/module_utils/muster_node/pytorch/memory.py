@@ -16,7 +16,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.pytorch.environments import is_name
+from ansible.module_utils.muster.pytorch.environments import existing, is_name
 
 from ..programs import torch_facts
 from ..tools import files
@@ -25,7 +25,7 @@ from .root import NEW_LINK, LookedAs, PytorchRoot, refuse_foreign
 from .wheelhouse import tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 FOLDER = "/var/lib/muster/looks"
 BOOT = "/proc/sys/kernel/random/boot_id"
@@ -109,16 +109,24 @@ def tree(folder: str) -> Iterator[str]:
 
 
 class Forgotten:
-    """Environments that are no longer requested. folder: cluster_environments_root; "" for none. asked: names to
-    keep."""
+    """Environments that are no longer requested. folder: cluster_environments_root, or the folder of a user; "" for
+    none. declared: environments to keep, unless they are at other paths."""
 
-    def __init__(self, folder: str, asked: Collection[str], look_as: LookedAs) -> None:
+    def __init__(self, folder: str, declared: Mapping[str, Mapping[str, Any]], look_as: LookedAs) -> None:
         self.folder = Path(folder) if folder else None
         self.look_as = look_as
         self.used: list[str] = []
         self.names: list[str] = []
-        for root in self._others(asked):
+        for root in self._others([name for name, entry in declared.items() if not existing(entry)]):
             (self.used if root.in_use() else self.names).append(root.root.name)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [f"environment {name} is no longer requested" for name in self.names]
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"a process uses the environment {name}, which is no longer requested" for name in self.used]
 
     def _others(self, asked: Collection[str]) -> list[PytorchRoot]:
         """Return the roots that Muster built, without folders of other origin."""

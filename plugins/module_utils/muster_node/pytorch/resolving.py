@@ -1,4 +1,5 @@
-"""Resolve a request with pip for the first time, as a temporary unprivileged user.
+"""Resolve a request with pip for the first time, as a temporary unprivileged user, or as the user who owns the
+environment.
 
 Resolving can run code from source builds and from packages that another package requires by URL. Therefore root never
 resolves. Root validates and copies the resulting files one by one.
@@ -21,7 +22,7 @@ from ansible.module_utils.muster.pytorch import wheels
 from ansible.module_utils.muster.pytorch.lock import Wheel
 
 from ..tools import files
-from ..tools.run import CommandResult, run
+from ..tools.run import CLEAN, CommandResult, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,19 +51,21 @@ for name, text in {**given["files"], "tmp/.muster": ""}.items():
     with open(os.path.join(home, name), "w") as file:
         file.write(text)
 environment = {**given["environment"], "HOME": home, "TMPDIR": os.path.join(home, "tmp")}
+environment["PIP_LOG"] = os.path.join(home, "pip.log")
 os.chdir(home)
 os.execve(sys.argv[1], sys.argv[1:], environment)
 """
 
 
 class Resolver:
-    """Runs pip as a temporary user. python: the node's Python. root: the folder with the environments, which one run at
-    a time locks."""
+    """Runs pip as a temporary user; without root, as this user. python: the node's Python. root: the folder with the
+    environments, which one run at a time locks."""
 
     def __init__(self, python: str, root: Path) -> None:
         self.python = python
         self.unit = f"muster-wheels-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
-        self.folder = CACHES / "private" / self.unit
+        self.as_root = os.geteuid() == 0
+        self.folder = CACHES / "private" / self.unit if self.as_root else root / "wheels/.new-cache"
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
@@ -74,16 +77,21 @@ class Resolver:
             self._clear()
 
     def _clear(self) -> None:
-        run("systemctl", "stop", f"{self.unit}.service", seconds=60)
+        if self.as_root:
+            run("systemctl", "stop", f"{self.unit}.service", seconds=60)
+            (CACHES / self.unit).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        (CACHES / self.unit).unlink(missing_ok=True)
 
     def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> CommandResult:
-        """Run pip in a transient unit, in the unit's own folder."""
+        """Run pip in a transient unit, in the unit's own folder. Without root, run pip in a folder of this user."""
+        given = json.dumps({"files": dict(settings), "environment": dict(environment)})
+        command = [self.python, "-I", "-S", "-c", BEGIN, *argv]
+        if not self.as_root:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            return run(*command, stdin=given, seconds=SECONDS, env={**CLEAN, "CACHE_DIRECTORY": str(self.folder)})
         properties = [f"--property={each}" for each in (*PROPERTIES, f"CacheDirectory={self.unit}")]
         begin = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit={self.unit}", *properties]
-        given = json.dumps({"files": dict(settings), "environment": dict(environment)})
-        return run(*begin, self.python, "-I", "-S", "-c", BEGIN, *argv, stdin=given, seconds=SECONDS + 60)
+        return run(*begin, *command, stdin=given, seconds=SECONDS + 60)
 
 
 def own_settings() -> dict[str, str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible.module_utils.muster.pytorch.request import EnvironmentRequest
 
 NEW = ".new-"
+PIP_LOG = "pip.log"  # with the sizes of files in progress, for programs/activity.py
 PIP = ("--progress-bar", "off")
 EXACT = (pip_words.WHEELS_ALONE, "--no-deps", "--require-hashes", "--requirement")
 # The wheelhouse stores the wheels, so pip's cache would be a second copy.
@@ -123,8 +124,9 @@ class Wheelhouse:
                 with zipfile.ZipFile(wheel) as archive:
                     archive.extractall(path / "pip")
                 more = {"PYTHONPATH": str(path / "pip")}
+            (path / PIP_LOG).touch(0o600)  # index URLs may contain passwords
             with trusted(path, self.params["extra_ca"]) as trust:
-                yield [str(path / "bin" / "python"), "-m", "pip"], {**more, **trust}
+                yield [str(path / "bin" / "python"), "-m", "pip"], {**more, **trust, "PIP_LOG": str(path / PIP_LOG)}
         finally:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -56,7 +56,9 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         act(plan, params["scratch"])
     if not check:
         refuse([sentence for mount in mounts if (sentence := silent(mount))])
-    return {"changed": plan.needed, "differences": plan.differences, "diff": shown}
+    stopped = [unit_name(path, "automount") for path in plan.stop]
+    changes = {"package": plan.packages, "unit": [*plan.start, *stopped], "file": plan.make}
+    return {"changed": plan.needed, "differences": plan.differences, "changes": changes, "diff": shown}
 
 
 def unsafe(paths: Iterable[str]) -> list[str]:

@@ -48,7 +48,10 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     shown = [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
     if plan.needed and not check:
         act(plan, request)
-    return {"changed": plan.needed, "differences": plan.differences, "diff": shown, "notes": plan.notes}
+    links = [domain.WANTED] if plan.link is not None else []
+    changes = {"file": [*links, *(f"{request.root}/{name}" for name in plan.remove)]}
+    said = {"changed": plan.needed, "differences": plan.differences, "changes": changes}
+    return {**said, "diff": shown, "notes": plan.notes}
 
 
 def act(plan: WorkbenchPlan, request: WorkbenchRequest) -> None:

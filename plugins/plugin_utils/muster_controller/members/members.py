@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ansible import context
+from ansible.errors import AnsibleActionFail
 
 from muster.launch.jobs import merge, who
 from muster.members import quarantine
@@ -16,6 +17,7 @@ from muster_controller.launch.elsewhere import ask, opened, roots
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.program import NodeProgram
+from muster_controller.playbook.command_line import chosen_tags
 from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
@@ -72,6 +74,18 @@ class Members:
             if of_ours and not job.over:
                 found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} is running"
         return found, heard
+
+
+def refuse(why: Sequence[str]) -> None:
+    """Stop the run if there is a reason."""
+    if why:
+        raise AnsibleActionFail("\n".join(["Nothing was changed.", *why]))
+
+
+def refuse_part(why: str) -> None:
+    """Reject --limit and tags. The first play does so, too, unless --skip-tags always skipped it."""
+    if context.CLIARGS.get("subset") or chosen_tags() != (["all"], []):
+        refuse([f"Run it without --limit and tags: {why}."])
 
 
 def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.firewall import judge, model, table
+from muster.firewall import judge, model, services, table
 from muster.firewall import plan as firewall_plan
 from muster.firewall.look import read_look
 from muster.verdict.finding import as_lines
 from muster_controller.nodes.program import NodeProgram
-from muster_controller.playbook.variables import node_variables
+from muster_controller.playbook.variables import node_variables, project_root
 
 from .guard import GUARD_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from muster.firewall.look import FirewallState
     from muster.firewall.model import FirewallRequest
+    from muster.firewall.plan import FirewallPlan
+    from muster.firewall.services import ServiceCutOff
     from muster.verdict.finding import Finding
     from muster_controller.nodes.connection import NodeConnection
 
@@ -32,7 +34,9 @@ PLACES = {
     "rules": table.RULES_FILE,
     "unit": table.UNIT,
     "sysctl": firewall_plan.SYSCTL_FILE,
+    "record": firewall_plan.RECORD,
 }
+SERVICES = "roles/firewall/files/services.yml"
 
 
 def look_at(node: NodeConnection) -> FirewallState:
@@ -49,6 +53,17 @@ def request_of(
 def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]:
     """Return findings about the active rules and about the rules that apply after the next boot."""
     return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
+
+
+def cut_off(
+    loader: Any, request: FirewallRequest, look: FirewallState, plan: FirewallPlan | None = None
+) -> Sequence[ServiceCutOff]:
+    """Return the services that a run of the role would block."""
+    plan = plan or firewall_plan.make_plan(request, look)
+    if request.leaves or not (plan.steps or plan.packages):
+        return ()
+    known = services.read_known(loader.load_from_file(str(project_root() / SERVICES)))
+    return services.services_cut_off(request, look, judge.scene_planned(request, look, plan), known)
 
 
 def blocked_by(findings: list[Finding]) -> list[Finding]:
@@ -74,6 +89,7 @@ __all__ = [
     "PROGRAM",
     "WHAT",
     "blocked_by",
+    "cut_off",
     "findings_now",
     "look_at",
     "read_look",

@@ -72,6 +72,15 @@ def _declared(specs: Path) -> dict[str, Option]:
     return options_of(yaml_load(specs.read_text(encoding="utf-8")))
 
 
+@cache
+def role_about(role: str) -> dict[str, str]:
+    """Return the purpose of a role under "", and how its changes are undone (see roles/wipe/files/undo.yml)."""
+    roles = project_root() / "roles"
+    undo: dict[str, str] = yaml_load((roles / "wipe/files/undo.yml").read_text(encoding="utf-8"))
+    specs = yaml_load((roles / role / "meta/argument_specs.yml").read_text(encoding="utf-8"))
+    return {"": str(next(iter(specs["argument_specs"].values()))["short_description"]), **undo}
+
+
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return every cluster_* variable of the host in its declared type, with defaults and templates applied."""
     roles = load_roles(loader, "cluster")
@@ -82,6 +91,15 @@ def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     """Return one cluster_* variable of every node, because reading all variables of many nodes would take minutes."""
     roles = load_roles(loader, "cluster")
     return {host: read_values(task_vars, templar, roles, host, [name])[name] for host in staying(task_vars, templar)}
+
+
+def may_write(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, hosts: Iterable[str]) -> bool:
+    """Return whether a role may change any of these hosts. With cluster_mode verify, only roles with a mode of their
+    own may."""
+    roles = load_roles(loader)
+    modes = [name for name, one in roles.options.items() if name.endswith("_mode") and "manage" in one.choices]
+    del modes[modes.index("cluster_mode")]
+    return any("manage" in read_values(task_vars, templar, roles, host, modes).values() for host in hosts)
 
 
 def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:

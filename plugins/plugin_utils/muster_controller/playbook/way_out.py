@@ -10,7 +10,7 @@ import re
 import sys
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ansible.utils.display import Display
 
@@ -19,7 +19,9 @@ from muster.verdict.printable import printable
 from .foreign import FOREIGN, TELL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from muster.road.waiting import NodeActivity
 
 COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 KEEPS_COLORS: ContextVar[bool] = ContextVar("KEEPS_COLORS", default=False)
@@ -53,14 +55,34 @@ def shown(text: str) -> str:
 
 
 class PrintableDisplay(Display):
-    """The class that `use` assigns to Ansible's Display object."""
+    """The class that `use` assigns to Ansible's Display object.
+
+    drawn: number of lines at the end of the terminal that the next output replaces. activities: what nodes do.
+    """
+
+    drawn = 0
+    activities: ClassVar[dict[str, NodeActivity]] = {}
 
     def display(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        super().display(shown(msg) if isinstance(msg, str) else msg, *args, **kwargs)
-        if not self._final_q:  # a worker sends the text to ansible-playbook
-            # Flush each line to a file or pipe, as to a terminal. Errors are ignored here.
-            with suppress(OSError):
-                sys.stdout.flush()
+        text = shown(msg) if isinstance(msg, str) else msg
+        if self._final_q:  # a worker sends the text to ansible-playbook
+            super().display(text, *args, **kwargs)
+            return
+        with self._lock:
+            self.draw([])
+            super().display(text, *args, **kwargs)
+        # Flush each line to a file or pipe, as to a terminal. Errors are ignored here.
+        with suppress(OSError):
+            sys.stdout.flush()
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Replace the drawn lines at the end of the terminal."""
+        with self._lock:
+            if lines or self.drawn:
+                erase = "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (self.drawn - 1)
+                text = Drawn(erase + "\n".join(map(printable, lines)))
+                super().display(text, newline=False, screen_only=True)
+            self.drawn = len(lines)
 
     def _log(self, msg: str, *args: Any, **kwargs: Any) -> None:
         """Write printable text without colors to the log file, which users also read in a terminal."""
@@ -72,6 +94,15 @@ class PrintableDisplay(Display):
             self._final_q.send_display(self.note_foreign.__name__, commands)
         else:
             FOREIGN.update(commands)
+
+    def note_activity(self, node: str, activity: NodeActivity | None) -> None:
+        """Register in the process of ansible-playbook what a node does; None if that is unknown."""
+        if self._final_q:
+            self._final_q.send_display(self.note_activity.__name__, node, activity)
+        elif activity is None:
+            self.activities.pop(node, None)
+        else:
+            self.activities[node] = activity
 
 
 def use() -> None:

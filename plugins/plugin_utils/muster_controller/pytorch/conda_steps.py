@@ -14,8 +14,8 @@ from muster_controller.nodes.distribution import Distribution, DistributionNode
 from muster_controller.playbook.variables import registered
 
 from .conda import put_together, solve
-from .environment_steps import EnvironmentSteps, lock_beside
-from .environments import read_conda
+from .environment_steps import EnvironmentSteps
+from .environments import lock_of, read_conda
 from .lock_file import BRING_BACK, LockText
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CondaSteps(EnvironmentSteps):
         self.name = name
         self.entry: Mapping[str, Any] = arguments["environments"][name]
         self.root = environments.folder_of(arguments["environments_root"], name)
-        path = lock_beside(arguments.get("lock"), name)
+        path = lock_of(arguments, name, task_vars["inventory_dir"])
         super().__init__(action, task_vars, {**arguments, "lock": ""})
         self.lock_file = LockText(path) if path else None
 
@@ -114,7 +114,7 @@ class CondaSteps(EnvironmentSteps):
         addresses, port, messages = self._ways(names)
         places = {name: DistributionNode(address, f"{self.root}/store") for name, address in addresses.items()}
         what = f"environment {self.name}"
-        task = Distribution(places, port, messages, self._shown, lambda: False, privileged=True, what=what)
+        task = Distribution(places, port, messages, self._shown, lambda: False, privileged=not self.own, what=what)
         try:
             return task.bring(archive)
         finally:

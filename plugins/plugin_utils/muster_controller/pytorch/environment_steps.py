@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
+from muster.launch.messages import ACCOUNT
 from muster.pytorch import environments
 from muster.pytorch.choice import Ask
 from muster.pytorch.existing import judge
@@ -25,7 +26,7 @@ from muster_controller.nodes.distribution import PROGRAM
 from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.variables import load_roles, read_values, registered
 
-from .environments import environment_places, may_be_reviewed, read, sections
+from .environments import environment_places, lock_of, may_be_reviewed, read, sections
 from .lock_file import REVIEWED, LockFile, LockText, reviewed
 from .wheels import WheelSharing
 
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 OF_SHARING = ("cluster_address", "pytorch_offline_dir", "firewall_launch_ports")
 OF_A_NODE = ("cluster_torch_version", "cluster_gpus", "pytorch_variant", "pytorch_packages")
 MOST_LINES = 12
-
-
-def lock_beside(path: str | None, name: str) -> str:
-    """Return the path of a named environment's lock, next to the default lock, or "" if there is no default lock."""
-    return str(Path(path).parent / f"{name}.lock.txt") if path else ""
 
 
 class EnvironmentSteps:
@@ -58,6 +54,7 @@ class EnvironmentSteps:
         self.earlier: list[str] = self.arguments.pop("fetched", [])
         self.path: str = self.arguments.pop("lock", "")
         self.lock = LockFile(self.path) if self.path else None
+        self.own = bool(self.arguments.get("users_root"))
 
     def work(self, step: str) -> dict[str, Any]:
         try:
@@ -128,7 +125,7 @@ class EnvironmentSteps:
         wheels."""
         addresses, port, messages = self._ways(list(dict.fromkeys([*receivers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
-        sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
+        sharing = WheelSharing(section, folder, addresses, port, messages, self._shown, privileged=not self.own)
         sharing.look(receivers)
         return sharing
 
@@ -266,6 +263,30 @@ class EnvironmentSteps:
             self._shown(f"{lock}: {line}")
 
 
+class OwnFolder:
+    """The folder of the login user's own environments, in the place of the default environment."""
+
+    def __init__(self, action: ActionBase, task_vars: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        self.action, self.vars, self.arguments = action, task_vars, dict(arguments)
+        self.node: str = task_vars["inventory_hostname"]
+
+    def work(self, step: str) -> dict[str, Any]:
+        if step == "fetch":
+            return {"skipped": True, "skip_reason": "an own folder has no wheels"}
+        users = self.arguments["users_root"]
+        arguments = {**self.arguments, "step": step, "root": users, "environments_root": users}
+        found: dict[str, Any] = self.action._execute_module("pytorch_env", arguments, task_vars=self.vars)
+        if not found.get("failed") and not ACCOUNT.fullmatch(str(found.get("login"))):
+            return {"failed": True, "msg": f"{self.node}: the account has a name that is not valid for a folder."}
+        return found
+
+    def of_environments(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the environments in the folder. found: the result of this step."""
+        login = found.get("login") or registered(self.vars, self.node, self.arguments["looks"])["login"]
+        root = environments.own_root(self.arguments["users_root"], login)
+        return {**self.arguments, "environments_root": root}
+
+
 class ExistingSteps:
     def __init__(
         self, action: ActionBase, task_vars: Mapping[str, Any], arguments: Mapping[str, Any], name: str
@@ -278,10 +299,10 @@ class ExistingSteps:
         """Store errors in the result, so that other environments continue."""
         if step != "look":
             return {"skipped": True, "skip_reason": "the environment is managed by the user"}
-        own = self._own_folder()
-        if own:
+        ours = self._folder_of_muster()
+        if ours:
             return self._refused(
-                f"{self.path} is in {own}, where Muster builds and removes environments. Use another path"
+                f"{self.path} is in {ours}, where Muster builds and removes environments. Use another path"
             )
         given = {"node": self.node, "prefix": self.path, "user": self.arguments.get("user", "nobody")}
         seen: dict[str, Any] = self.action._execute_module("existing_env", given, task_vars=self.vars)
@@ -294,7 +315,7 @@ class ExistingSteps:
         notes = [f"{self.node}: environment {self.name}: {note}." for note in found.notes]
         return {"changed": False, "existing": about, "warnings": notes}
 
-    def _own_folder(self) -> str:
+    def _folder_of_muster(self) -> str:
         roots = [str(self.arguments.get(option) or "").rstrip("/") for option in ("root", "environments_root")]
         return next((root for root in roots if root and f"{self.path}/".startswith(f"{root}/")), "")
 
@@ -314,7 +335,7 @@ class NamedSteps(EnvironmentSteps):
         self.name = name
         self.entry: Mapping[str, Any] = own.pop("environments")[name]
         root = own.pop("environments_root")
-        own["lock"] = lock_beside(own.get("lock"), name)
+        own["lock"] = lock_of(arguments, name, task_vars["inventory_dir"])
         super().__init__(action, task_vars, own)
         self.arguments.update(root=environments.folder_of(root, name), ranges=True)
         if "python" in self.entry:
@@ -341,7 +362,8 @@ class NamedSteps(EnvironmentSteps):
         if done.get("failed"):
             said = str(done.get("msg", "")).removeprefix(f"{self.node}: ")
             done["msg"] = (
-                f"{self.node}: environment {self.name}: {environments.in_its_words(said, self.name, self.entry)}"
+                f"{self.node}: environment {self.name}:"
+                f" {environments.in_its_words(said, self.name, self.entry, own=self.own)}"
             )
         return done
 

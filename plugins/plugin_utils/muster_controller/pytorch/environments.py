@@ -1,4 +1,4 @@
-"""Reads the files of cluster_environments on the controller, and the values that a node needs for environments."""
+"""Reads the files of named environments on the controller, and the values that a node needs for environments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.parsing.convert_bool import boolean
 from yaml import YAMLError
 
-from muster.inventory.model import Problem
+from muster.inventory.model import CLUSTER, Problem
 from muster.pytorch import conda, environments
 from muster.pytorch.conda import CondaError
 from muster.pytorch.requirements import RequestedPackages, RequirementsError, asked, of_pyproject, parts_of
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 
 MOST = 400_000  # bytes of a file
 MOST_FILES = 20  # that include each other
-OPTION = "cluster_environments"
 # The controller's Python has tomllib; the nodes' Python 3.10 does not.
 tomllib: Any = importlib.import_module("tomllib")
 
 
 def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
     """Read an environment's source file. folder: base of relative paths. Raises RequirementsError with file name."""
-    option = next(option for option in environments.SOURCES if entry.get(option))
-    path = Path(folder, Path(entry[option]).expanduser())
+    option, path = source_of(entry, folder)
     torch, variant = entry.get("torch", ""), entry.get("variant", "")
     try:
         lines = _pyproject(path, entry.get("extras", [])) if option == "pyproject" else _lines(path, [])
@@ -44,9 +42,26 @@ def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
         raise RequirementsError(text if text.startswith("/") else f"{path}: {text}") from None
 
 
+def source_of(entry: Mapping[str, Any], folder: str) -> tuple[str, Path]:
+    """Return the option that names an environment's source file, and the path of the file."""
+    option = next(option for option in environments.SOURCES if entry.get(option))
+    return option, Path(folder, Path(entry[option]).expanduser())
+
+
+def lock_of(arguments: Mapping[str, Any], name: str, folder: str) -> str:
+    """Return the path of a named environment's lock, or "" if there is no default lock.
+
+    It is next to the default lock. The lock of a user's own environment is next to its source file, in the project.
+    """
+    beside = arguments.get("lock")
+    if beside and arguments.get("users_root"):
+        _, beside = source_of(arguments["environments"][name], folder)
+    return str(Path(beside).parent / f"{name}.lock.txt") if beside else ""
+
+
 def read_conda(entry: Mapping[str, Any], folder: str) -> conda.CondaSpecs:
     """Read an environment.yml. Raises CondaError."""
-    path = Path(folder, Path(entry["conda"]).expanduser())
+    _, path = source_of(entry, folder)
     try:
         return conda.asked_of(yaml_load(_text(path)), str(entry.get("cuda", "")))
     except (RequirementsError, CondaError) as problem:
@@ -84,15 +99,20 @@ def _text(path: Path) -> str:
         raise RequirementsError(f"cannot be read ({why})") from None
 
 
-def problems(declared: Any, folder: str) -> Iterator[Problem]:
-    """Yield the errors in cluster_environments and in its files."""
-    wrong = environments.problems(declared)
-    yield from (Problem("the cluster", what, fix) for what, fix in wrong)
-    for name in environments.built(declared) if not wrong else ():
-        try:
-            (read_conda if declared[name].get("conda") else read)(declared[name], folder)
-        except (RequirementsError, CondaError) as problem:
-            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct the file, or remove {name}")
+def problems(values: Mapping[str, Any], folder: str) -> Iterator[Problem]:
+    """Yield the errors in the options that declare environments, and in their files. values: variables of a node."""
+    others: Any = {}
+    for option in (environments.OPTION, environments.OWN):
+        declared = values.get(option, {})
+        wrong = environments.problems(declared, option, others)
+        yield from (Problem(CLUSTER, what, fix, option) for what, fix in wrong)
+        for name in environments.built(declared) if not wrong else ():
+            try:
+                (read_conda if declared[name].get("conda") else read)(declared[name], folder)
+            except (RequirementsError, CondaError) as problem:
+                what = f"{option}: {name!r}: {problem}"
+                yield Problem(CLUSTER, what, f"Correct the file, or remove {name}", option)
+        others = declared if isinstance(declared, dict) else {}
 
 
 def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str) -> dict[str, Any]:

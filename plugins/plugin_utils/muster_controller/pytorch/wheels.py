@@ -41,12 +41,14 @@ class WheelSharing:
         port: int,
         messages: Messages,
         say: Callable[[str], None],
+        *,
+        privileged: bool,
     ) -> None:
         self.files = [(wheel.file, wheel.sha256) for wheel in section.wheels]
         self.messages = messages
         places = {name: DistributionNode(address, folder, plain=True) for name, address in addresses.items()}
         self.distribution = Distribution(
-            places, port, messages, say, lambda: False, privileged=True, what=f"wheels of {section.title}"
+            places, port, messages, say, lambda: False, privileged=privileged, what=f"wheels of {section.title}"
         )
         self.sizes: dict[str, int] = {}
         self.room: dict[str, int] = {}

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.road.changes import collect, planned_changes
+from muster.road.steps import STEPS
 from muster.verdict import access
 from muster.verdict.commands import CONTACT_NO_NODE, Terminal, playbook
 from muster.verdict.foreign import quote
@@ -22,6 +24,7 @@ from muster_controller.artifacts.pruning import prune
 from muster_controller.playbook.command_line import short, shown, tags_of
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.terminal import terminal, typed
+from muster_controller.playbook.variables import role_about
 from muster_node.tools.process import LAUNCH_ID
 
 from .page import PAGE, write_page
@@ -54,6 +57,7 @@ class Reporter:
         self.terminal = Terminal()
         self.clock = 0.0
         self.process = 0
+        self.planned = planned_changes()
         self.page: Path | None = None
         self.keep = 0
         self.pruned = ""
@@ -103,6 +107,11 @@ class Reporter:
             folder = Path(result["artifacts"])
             self.folders = [*(other for other in self.folders if other != folder), folder]
 
+    def planned_by(self, host: str, role: str, task: str, result: Mapping[str, Any]) -> None:
+        """Register the changes that a role's task would make in a run of the steps in check mode."""
+        if role and self.only_steps and self.run["check"]:
+            collect(self.planned, host, role, task, result, role_about(role))
+
     def failed(self, host: str, task: str, result: Mapping[str, Any], *, once: bool, unreachable: bool) -> None:
         if isinstance(result.get("verdict"), dict):
             return  # the verdict has the details
@@ -150,6 +159,10 @@ class Reporter:
             failures=failures,
             steps=[step for step in self.steps if step["seconds"] >= SHORTEST_STEP],
         )
+        self.planned["rows"].sort(key=lambda one: place.get(one["node"], -1))
+        self.planned["stopped"] = {one["node"]: one["task"] for one in failures}
+        if self.only_steps and self.run["check"]:
+            self.run["planned"] = self.planned
         for folder in self.own_folders(failures):
             # Attaching to a launch of another run extends that run's report.
             earlier = {} if folder.name == self.run["id"] else runs.read_json(folder / "run.json")
@@ -177,6 +190,11 @@ class Reporter:
         """Return whether the run validated an inventory with a playbook that does not print its own result."""
         silent = set(WITHOUT_A_PAGE) - set(CONTACT_NO_NODE)
         return self.cluster_folder is not None and not silent & {Path(name).stem for name in self.playbooks}
+
+    @property
+    def only_steps(self) -> bool:
+        """Return whether the run consists of steps of site.yml, so that its changes are those of the roles."""
+        return {Path(name).stem for name in self.playbooks} <= {"site", *(step.tag for step in STEPS)}
 
     @property
     def contacts_nodes(self) -> bool:

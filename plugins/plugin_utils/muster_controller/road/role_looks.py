@@ -29,6 +29,7 @@ from .role_tasks import RoleTasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from muster.firewall.services import ServiceCutOff
     from muster.road.looks import RoleLook
     from muster_controller.playbook.action import ControllerAction
 
@@ -104,7 +105,8 @@ class RoleLooks:
             for look in road.looks_of(step):
                 # Errors here, for example an unreadable lock, are reported by the role when it runs.
                 with suppress(Exception):
-                    if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
+                    anyhow = road.comes_anyhow(step, self.values[name]) and look != road.FIREWALL
+                    if not anyhow and not self.is_off(look, name):
                         found.update(self._of_role(look, name, shift))
         return found
 
@@ -188,6 +190,24 @@ class RoleLooks:
             return firewall_look.to_do(request, firewall_look.read_look(seen), options["mode"])
         except FirewallError as problem:
             return [str(problem)], []
+
+    def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[ServiceCutOff]]:
+        """Return, by node, the services that the role firewall would block. seen: the responses, as returned by ask.
+
+        A node is missing in the result if its firewall is not managed or could not be read.
+        """
+        found: dict[str, Sequence[ServiceCutOff]] = {}
+        for name in seen:
+            # The role itself reports errors, and stops before it blocks a service.
+            with suppress(Exception):
+                options = self.tasks.judged(road.FIREWALL, self.tasks.arguments(road.FIREWALL, name))
+                request = firewall_look.request_of(
+                    self.task_vars, self.templar, self.loader, name, self.addresses, options
+                )
+                if options["mode"] == "manage":
+                    look = firewall_look.read_look(seen[name]["firewall"]["look"])
+                    found[name] = firewall_look.cut_off(self.loader, request, look)
+        return found
 
     def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:
         """Compare the inspections of several nodes. If one node needs data from another, the role runs on all nodes."""

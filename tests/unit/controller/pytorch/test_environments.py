@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.pytorch.requirements import RequirementsError
-from muster_controller.pytorch.environments import problems, read
+from muster_controller.pytorch.environments import lock_of, problems, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,9 +68,19 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         "nlp": {"pyproject": "pyproject.toml"},
         "theirs": {"provided": True},
     }
-    found = [str(problem) for problem in problems(declared, str(tmp_path))]
+    values = {"cluster_environments": declared, "cluster_own_environments": {"mine": {"requirements": "gone.txt"}}}
+    *shared, own = problems(values, str(tmp_path))
+    assert (own.option, own.what[:33]) == ("cluster_own_environments", "cluster_own_environments: 'mine':")
+    found = [str(problem) for problem in shared]
     assert [one.partition(": ")[0] for one in found] == ["the cluster", "the cluster"]
     assert f"'vision': {tmp_path}/gone.txt: cannot be read (No such file or directory). Correct the file" in found[0]
     assert f"'nlp': {tmp_path}/pyproject.toml: invalid TOML" in found[1]
-    (name,) = problems({"Vision": {"requirements": "gone.txt"}}, str(tmp_path))
+    (name,) = problems({"cluster_environments": {"Vision": {"requirements": "gone.txt"}}}, str(tmp_path))
     assert str(name).startswith("the cluster: cluster_environments: 'Vision' is not a valid name. Use lowercase")
+
+
+def test_lock_of_an_own_environment_is_next_to_its_source() -> None:
+    arguments = {"lock": "/lab/pytorch.lock.txt", "environments": {"mine": {"requirements": "/project/mine.txt"}}}
+    assert lock_of(arguments, "mine", "/lab") == "/lab/mine.lock.txt"
+    assert lock_of({**arguments, "users_root": "/var/lib/muster/users"}, "mine", "/lab") == "/project/mine.lock.txt"
+    assert lock_of({**arguments, "lock": ""}, "mine", "/lab") == ""

@@ -405,3 +405,20 @@ def test_interrupted_run_writes_a_report(tmp_path: Path) -> None:
     assert run_of(folder / "report.html")["failures"] == [
         {"node": "cluster", "task": "A play that somebody ends", "why": "ansible-playbook was interrupted"}
     ]
+
+
+def test_planned_changes_of_a_check_are_in_run_json_and_on_the_page(tmp_path: Path) -> None:
+    would = {"changed": True, "changes": {"package": ["chrony"]}}
+    for playbook, check in (("site.yml", True), ("site.yml", False), ("playbooks/retire.yml", True)):
+        reporter = begun(tmp_path / str(check), playbook, check=check)
+        reporter.planned_by("node2", "node_baseline", "Inspect the node", would)
+        reporter.planned_by("node1", "node_baseline", "Inspect the node", would)
+        reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
+        page = reporter.end({"node2"})
+        assert page is not None
+        found = run_of(page).get("planned")
+        assert ("Planned changes" in page.read_text()) == (found is not None) == (playbook == "site.yml" and check)
+        if found:
+            assert [(one["node"], one["name"]) for one in found["rows"]] == [("node1", "chrony"), ("node2", "chrony")]
+            assert found["rows"][0]["purpose"].startswith("Packages, time synchronization")
+            assert found["stopped"] == {"node2": "Look"}

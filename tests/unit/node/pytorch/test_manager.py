@@ -9,6 +9,7 @@ import pytest
 from ansible.module_utils.muster.pytorch.plan import EnvironmentPlan, Observed
 from ansible.module_utils.muster.pytorch.request import make_request
 from ansible.module_utils.muster_node.pytorch.manager import EnvironmentManager
+from ansible.module_utils.muster_node.pytorch.root import Interpreter
 from ansible.module_utils.muster_node.tools.result import RefusedError
 
 if TYPE_CHECKING:
@@ -96,3 +97,17 @@ def test_switch_option_determines_when_the_link_changes(tmp_path: Path, switch: 
     else:
         made._switch(plan, Observed(current="old"))
     assert folder.done == (done or [])
+
+
+@pytest.mark.parametrize(
+    ("users_root", "fix"),
+    [
+        ("", "Run the baseline first: "),
+        ("/var/lib/muster/users", "An administrator must run site.yml"),
+    ],
+)
+def test_missing_system_package_is_reported_with_who_installs_it(tmp_path: Path, users_root: str, fix: str) -> None:
+    made = manager(Folder(tmp_path), EnvironmentPlan("new", build=True), users_root=users_root, python="python3")
+    made.python = Interpreter("3.12", "x86_64", ensurepip="")
+    with pytest.raises(RefusedError, match=f"python3-venv is missing. {fix}"):
+        made._need_venv()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -103,3 +104,14 @@ def test_oversized_results_are_rejected(built: Path, target: Path, monkeypatch: 
     monkeypatch.setattr(resolving, "MOST_WHEELS", 0)
     with pytest.raises(UnsafePathError):
         resolving.take_over(str(built), target)
+
+
+def test_user_without_root_resolves_in_an_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    resolver = resolving.Resolver(sys.executable, tmp_path)
+    resolver.as_root, resolver.folder = False, tmp_path / "wheels/.new-cache"
+    with resolver.fresh():
+        done = resolver.pip(["/bin/sh", "-c", "pwd; echo $HOME; cat .netrc"], {"A": "b"}, {".netrc": "secret"})
+        assert (done.code, done.text) == (0, f"{resolver.folder}\n{resolver.folder}\nsecret")
+        assert resolver.folder.stat().st_mode & 0o777 == 0o700
+    assert not resolver.folder.exists()
