@@ -278,8 +278,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     with one_sentence(module):
         result = compare(module.params, check=module.check_mode)
-        if module.check_mode and result["plan"]["packages"]:
-            result["changes"].update(predict(*result["plan"]["packages"]))
+        if module.check_mode and (packages := result.get("plan", {}).get("packages")):
+            result["changes"].update(predict(*packages))
         module.exit_json(**result)
 
 

@@ -25,9 +25,10 @@ def test_launch_options_match_the_documentation() -> None:
     assert asdict(LaunchOptions()) == documented
 
 
-# The role shows rank 0 by default. The module shows no rank by default, for example in the smoke launch.
+# The role shows rank 0 by default. The module shows no rank by default, for example in the smoke launch. The mode of a
+# role is that of the cluster by default.
 @pytest.mark.parametrize(
-    ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", set())]
+    ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", {"mode"})]
 )
 def test_module_defaults_match_the_role_defaults(module: str, role: str, differing: set[str]) -> None:
     spec = documented_options(module)

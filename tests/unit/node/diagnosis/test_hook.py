@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,13 +69,16 @@ WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Create the state folder of a launch with the files that folders.place_hook writes."""
-    folder = tmp_path / LAUNCH
-    (folder / "hook").mkdir(parents=True)
-    (folder / "observe").mkdir(mode=0o700)
-    shutil.copy(hook.__file__, folder / "hook/sitecustomize.py")
-    return folder
+def state() -> Iterator[Path]:
+    """Create the state folder of a launch with the files that folders.place_hook writes. Its path is short, because a
+    socket's path has at most 107 characters.
+    """
+    with tempfile.TemporaryDirectory(prefix="hook-", dir="/tmp") as short:
+        folder = Path(short, LAUNCH)
+        (folder / "hook").mkdir(parents=True)
+        (folder / "observe").mkdir(mode=0o700)
+        shutil.copy(hook.__file__, folder / "hook/sitecustomize.py")
+        yield folder
 
 
 def environment(state: Path | None, path: str = "", **more: str) -> dict[str, str]:

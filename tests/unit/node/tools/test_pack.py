@@ -20,6 +20,7 @@ SSHD = "muster_node.programs.sshd"
 
 
 TOOLS = {
+    "activity": {"files", "process", "run"},
     "claim": {"files"},
     "collective_ranks": {"files"},
     "data_copy": {"disk", "files", "transfer", "trust"},
@@ -75,6 +76,7 @@ ROOMS = {
     "kernel": ["upgrade"],
     "notebook": ["workbench"],
     "drift": ["drift"],
+    "activity": ["drift"],
     "watcher": ["launch"],
 }
 
