@@ -53,8 +53,8 @@ def test_help_lists_the_verbs_by_purpose(muster: Callable[..., pexpect.spawn]) -
 
 
 def test_misspelt_verb_is_answered_with_the_nearest(muster: Callable[..., pexpect.spawn]) -> None:
-    child = muster("staus")
-    child.expect_exact("There is no command staus. Did you mean status?")
+    child = muster("stats")
+    child.expect_exact("There is no command stats. Did you mean status?")
     assert ended(child) == 2
 
 
