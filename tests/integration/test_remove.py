@@ -110,8 +110,11 @@ def killed_at(task: str, folder: Path, **variables: Any) -> Run:
 
 
 @pytest.fixture(scope="module")
-def bare(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> list[Machine]:
-    return bare_machines(tmp_path_factory.mktemp("bare"))
+def bare(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Machine]]:
+    """Yield new nodes, and remove them: they keep a home whose account is gone."""
+    yield bare_machines(tmp_path_factory.mktemp("bare"))
+    for name in NODES:
+        find_machine(name).podman("rm", "--force", "--time=0")
 
 
 @pytest.fixture(scope="module")
