@@ -31,7 +31,7 @@ from muster_controller.playbook.variables import controller_file, load_roles, pr
 from muster_controller.pytorch.environments import problems as problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
@@ -74,8 +74,9 @@ class ActionModule(ControllerAction):
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             run = read_run(self._loader)
             inventory = of_this_run(inventory, run, self._folder(), launches=self.options["launches"])
-            of_site = names_of_site(run, self.task_vars, Path(self._folder()))
-            inventory = replace(inventory, not_options=(*INTERNAL, *of_site))
+            if others := [str(name) for name in run if name not in inventory.options]:
+                of_site = names_of_site(others, run, self.task_vars, Path(self._folder()))
+                inventory = replace(inventory, not_options=(*INTERNAL, *of_site))
             found = problems(inventory)
             of_run = [problem for problem in found if job.is_of_the_run(inventory, problem)]
             subject = subject_of(len(found), len(of_run))
@@ -134,18 +135,16 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
     )
 
 
-def names_of_playbooks(names: Iterable[str]) -> list[str]:
+def names_of_playbooks() -> set[str]:
     """Return the names that playbooks and roles use with a default, such as a short name of an option, and the
     variables of roles."""
     patterns = ("site.yml", "playbooks/*.yml", "roles/*/defaults/*.yml", "roles/*/tasks/*.yml", "roles/*/vars/*.yml")
     text = "\n".join(path.read_text("utf-8") for pattern in patterns for path in project_root().glob(pattern))
-    used = {*re.findall(r"\b(\w+) \| default\(", text), *re.findall(r"^(\w+):", text, re.MULTILINE)}
-    return [name for name in names if name in used]
+    return {*re.findall(r"\b(\w+) \| default\(", text), *re.findall(r"^(\w+):", text, re.MULTILINE)}
 
 
-def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: Path) -> list[str]:
+def names_of_site(names: list[str], run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: Path) -> list[str]:
     """Return the names given with -e that the inventory, a playbook or a role uses; any, for a playbook of the site."""
-    names = [str(name) for name in run]
     if any(project_root() not in Path(book).resolve().parents for book in playbooks(context.CLIARGS)):
         return [name for name in names if not name.startswith(job.OURS)]
     inventory = task_vars["hostvars"]._inventory
@@ -153,8 +152,8 @@ def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: 
     written += [str(value) for value in run.values()]  # a template given with -e may use them
     files = [path for part in ("group_vars", "host_vars") for path in folder.glob(f"{part}/**/*") if path.is_file()]
     written += [path.read_text(encoding="utf-8", errors="replace") for path in files]
-    of_inventory = [name for name in names if re.search(rf"\b{re.escape(name)}\b", "\n".join(written))]
-    return [*of_inventory, *names_of_playbooks(names)]
+    used = {*re.findall(r"\w+", "\n".join(written)), *names_of_playbooks()}
+    return [name for name in names if name in used]
 
 
 def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
