@@ -5,6 +5,7 @@ final score. The address of the source decides the half: `half_of`. Fields of a 
 
 - source, tool, family: the address of the thread, the program that wrote the logs, and the kind of fault
 - truth: the cause that the resolution in the thread gives
+- inferred: the cause follows from what the thread shows; no reply that confirms it was read
 - the label, one of:
   - causes: the ids of the causes that are right
   - outside: what failed outside the launch, such as access by SSH
@@ -78,6 +79,7 @@ class Report:
     accept: tuple[str, ...]
     names: tuple[str, ...]
     files: Mapping[str, str]
+    inferred: bool
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def report_from(one: Mapping[str, Any]) -> Report:
         accept=tuple(one.get("accept", ())),
         names=tuple(one.get("names", ())),
         files=one["files"],
+        inferred=one.get("inferred", False),
     )
 
 

@@ -6,6 +6,7 @@ No test runs the diagnosis on the closed half.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from muster.diagnosis.words import Diagnosis
     from reports import Report
 
+ROOT = Path(__file__).parents[3]
 IDS = {cause.id for cause in CAUSES}
 ALL = [one for half in reports.HALVES for one in reports.reports_of(half)]
 CAUSE = {"causes": ["resources.disk", "resources.inodes"], "accept": ["process.worker"]}
@@ -40,8 +42,14 @@ def test_report_is_complete(report: Report) -> None:
     assert report.tool
     assert report.family
     assert report.truth.endswith(".")
+    assert isinstance(report.inferred, bool)
     assert all(re.fullmatch(r"[\w-]+\.(?:log|out)", name) for name in report.files)
     assert 1 <= sum(len(text.splitlines()) for text in report.files.values()) <= 40
+
+
+def test_number_of_inferred_causes_matches_the_page() -> None:
+    page = (ROOT / "docs/dev/reports.md").read_text(encoding="utf-8")
+    assert f"In {sum(one.inferred for one in ALL)} reports the cause is `inferred`" in page
 
 
 def test_report_has_exactly_one_label() -> None:
