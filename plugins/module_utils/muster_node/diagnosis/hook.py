@@ -49,6 +49,7 @@ LONG = 1e6  # seconds
 END_SECONDS = 1.0  # for the thread to end; it waits only for its client
 NUMBERS = range(200, 250)  # of descriptors
 LAST = 64_000  # bytes of the flight recorder written at exit
+GLOO, NCCL = "gloo", "nccl"  # torch's names of the backends that record without a hook
 
 
 def is_rank(launch: str) -> bool:
@@ -87,13 +88,33 @@ def flight(*, finished: bool, entries: bool = True) -> tuple[bytes, str]:
     can still change until then.
     """
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    if getattr(getattr(c10d, "GroupMember", None), "WORLD", None) is None:
+    group = getattr(getattr(c10d, "GroupMember", None), "WORLD", None)
+    if group is None:
         return b"", "the rank has no torch.distributed process group"
+    try:
+        backend, dump, which = recorder(c10d, group)
+        if dump is None:
+            return b"", f"the rank's torch has no readable flight recorder for {backend}"
+        return bytes(dump(includeCollectives=entries, onlyActive=not finished, **which)), ""
+    except Exception as failed:
+        return b"", f"the flight recorder could not be read ({type(failed).__name__})"
+
+
+def recorder(c10d: Any, group: Any) -> tuple[str, Any, dict[str, str]]:
+    """Return the backend of a group, and the function with its arguments that dumps the backend's flight recorder.
+
+    Each backend has its own recorder. Of two backends, the one for GPUs is read, on all ranks. nccl2 has a recorder
+    only if torch attached its recording hook to the group (since 2.15).
+    """
     binding = sys.modules.get("torch._C._distributed_c10d")
-    dump = getattr(binding, "_dump_fr_trace_json", None) or getattr(binding, "_dump_nccl_trace_json", None)
-    if dump is None:
-        return b"", "the rank's torch has no readable flight recorder (requires torch 2.5 or newer)"
-    return bytes(dump(includeCollectives=entries, onlyActive=not finished)), ""
+    names = [group._get_backend(device).name() for device in group._device_types]
+    backend = next((name for name in names if name != GLOO), GLOO)
+    if backend == NCCL:
+        return backend, getattr(binding, "_dump_nccl_trace_json", None), {}
+    dump = getattr(binding, "_dump_fr_trace_json", None)
+    if group in getattr(c10d._world, "pg_flight_recorder_hooks", ()):
+        return backend, dump, {"backend": backend}
+    return backend, dump if backend == GLOO else None, {}
 
 
 def out_of_the_way(found: _socket.socket) -> _socket.socket:
