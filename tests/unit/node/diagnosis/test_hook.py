@@ -54,8 +54,8 @@ raise RuntimeError("as it is printed")
 """
 THEIRS = "import sys, os; print('theirs', __name__, __file__, sys.path, os.environ.get('PYTHONPATH'))"
 ADDRESS = re.compile(rb"0x[0-9a-f]+")
-# A stub for the parts of torch that the hook uses. NAMES: the backend of each device of the default group. HOOKED: whether
-# torch attached its recording hook to the group (2.15). All recorders but that of Gloo have 7 collectives.
+# A stub for the parts of torch that the hook uses. NAMES: the backend of each device of the default group. HOOKED:
+# whether torch attached its recording hook to the group (2.15). The right recorder has 7 collectives.
 STUB = """
 import sys, types
 names, hooked = NAMES, HOOKED
