@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import nodes
 from .layers import PLACE, controller
-from .report import Expected, Seen, read_seen
+from .report import Expected, Seen, read_seen, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,8 @@ LONGEST = "180"  # maximum seconds of a playbook
 SCRIPT = "tests/gpu/two_nodes/train.py"
 STEP = re.compile(r"^ *step \d+/", re.MULTILINE)
 TRANSPORT = re.compile(r"via (NET/\w+|P2P|SHM)|: (gloo), torch")
-# A short timeout, a step every 0.2 s, and NCCL's flight recorder.
+BACKEND = re.compile(r": (\w+), torch \d")
+# A short timeout, a step every 0.2 s, and a flight recorder, also of torch 2.14 and older.
 FAULTY = {
     "PG_TIMEOUT": "15",
     "STEPS": "2000",
@@ -39,6 +40,7 @@ FAULTY = {
 ONE_HOST = {"NCCL_HOSTID": "one"}
 DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
 BLOCKING = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
+NCCL2, LEGACY = {"TORCH_DIST_USE_NCCL2": "1"}, {"TORCH_DIST_USE_NCCL2": "0"}
 DESYNC = {"TORCH_NCCL_DESYNC_DEBUG": "1"}
 NCCL_SAYS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,P2P,SHM"}
 RAS = """
@@ -183,6 +185,27 @@ def fault(**environment: str) -> Try:
     return experiment
 
 
+def over(backend: str, **environment: str) -> Try:
+    """Return an experiment like `fault`, in which the ranks must use one of torch's two NCCL backends."""
+
+    def experiment(lab: Lab, name: str) -> Seen:
+        seen = fault(**environment)(lab, name)
+        logs = (path.read_text(errors="replace") for path in (lab.artifacts / "latest/logs").rglob("*.log"))
+        used = {one for text in logs for one in BACKEND.findall(text)}
+        return seen if used == {backend} else Seen(f"ran over {', '.join(sorted(used))}")
+
+    return experiment
+
+
+def recorder(lab: Lab, name: str) -> Seen:
+    """Experiment: a live diagnosis reads the flight recorders of both ranks, while rank 0 waits for rank 1."""
+    run = lab.launch(name, {**FAULTY, "PG_TIMEOUT": "60", "FAULT": "absent", "FAULT_STEP": "5"}).says(STEP)
+    lab.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
+    seen, why = lab.seen(), unread(lab.artifacts / "latest", len(nodes.NODES))
+    run.interrupt()
+    return Seen("not read", seen.ids, tuple(why)) if why else seen
+
+
 def probe(lab: Lab, name: str) -> Seen:
     for command in PROBES:
         lab.keep(name, "sh", "-c", command)
@@ -283,6 +306,7 @@ EXPERIMENTS = (
     Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), played("ddp_smoke.yml")),
     Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
+    Experiment("recorder", "flight recorders while rank 1 is absent", 60, failed("program.straggler"), recorder),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
     Experiment("mismatch", "rank 1 calls a different collective", 60, OTHER, fault(FAULT="mismatch")),
     Experiment("one_host", "NCCL sees a single host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
@@ -296,6 +320,8 @@ EXPERIMENTS = (
     Experiment("detail", "mismatch with TORCH_DISTRIBUTED_DEBUG", 60, OTHER, fault(FAULT="mismatch", **DETAIL)),
     Experiment("blocking", "absent with a blocking wait", 60, LATE, fault(FAULT="absent", **BLOCKING), NCCL),
     Experiment("desync", "absent with TORCH_NCCL_DESYNC_DEBUG", 60, LATE, fault(FAULT="absent", **DESYNC), NCCL),
+    Experiment("nccl2", "absent over nccl2, torch 2.14+", 60, LATE, over("nccl2", FAULT="absent", **NCCL2), NCCL),
+    Experiment("legacy", "absent over NCCL's older backend", 60, LATE, over("nccl", FAULT="absent", **LEGACY), NCCL),
     Experiment("off", "node2 is switched off", 60, failed("access.host_down"), off),
 )
 

@@ -39,9 +39,8 @@ def main() -> None:
     dist.init_process_group("nccl" if cuda else "gloo", timeout=limit)
     world = dist.get_world_size()
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if cuda else "-"
-    print(
-        f"rank {rank}/{world} on {socket.gethostname()}: {dist.get_backend()}, torch {torch.__version__}, NCCL {nccl}"
-    )
+    backend = dist.group.WORLD._get_backend(device).name()  # nccl or nccl2: both are init_process_group("nccl")
+    print(f"rank {rank}/{world} on {socket.gethostname()}: {backend}, torch {torch.__version__}, NCCL {nccl}")
     began, times = time.monotonic(), []
     for step in range(1, steps + 1):
         if fault and step == int(setting("FAULT_STEP", "10")):
