@@ -1,6 +1,7 @@
 """A training script with faults that environment variables select. It uses NCCL with a GPU, and Gloo otherwise.
 
-STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is what FAULT_RANK
+STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). CAPTURE: seconds for which
+each step captures a CUDA graph. FAULT is what FAULT_RANK
 (default: 1) does at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent (sleeps),
 raise, exit. ifname: uses a missing interface from the start. hog: allocates all but 200 MiB of the GPU memory before
 init_process_group. hold: allocates the same memory and sleeps.
@@ -50,6 +51,10 @@ def main() -> None:
         at = time.monotonic()
         dist.all_reduce(numbers)
         total = numbers[0].item()
+        if cuda and "CAPTURE" in os.environ:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                numbers * 2
+                time.sleep(float(os.environ["CAPTURE"]))
         times.append(time.monotonic() - at)
         if total != world * (world + 1) / 2:
             raise RuntimeError(f"step {step}: the sum is {total}")

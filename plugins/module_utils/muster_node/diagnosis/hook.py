@@ -14,6 +14,7 @@ The module leaves the following unchanged:
   only thread besides the main thread, it restarts at the next garbage collection.
 - Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is
   compared before use.
+- CUDA graphs. Entries of NCCL's recorder are read only if the thread may query events while others capture a graph.
 - Exit. No excepthook is installed, because other programs check for one. torch's flight recorder is written at exit,
   after all user code; a process that a signal kills writes none, but was queried before.
 
@@ -51,6 +52,7 @@ NUMBERS = range(200, 250)  # of descriptors
 LAST = 64_000  # bytes of the flight recorder written at exit
 MOST_READ = 64  # entries of all groups
 ENTRIES, END = b'"entries":[', b'}],"'  # as torch writes them
+THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 GLOO, NCCL = "gloo", "nccl"  # torch's names of the backends that record without a hook
 
 
@@ -97,8 +99,9 @@ def flight(*, finished: bool) -> tuple[bytes, str]:
         backend, dump, which = recorder(c10d, group)
         if dump is None:
             return b"", f"the rank's torch has no readable flight recorder for {backend}"
+        entries = backend != NCCL or captures_go_on()
         # Only the entries of a hooked group show how many collectives have begun: its status counts otherwise.
-        return bytes(dump(includeCollectives=True, onlyActive=not finished and not which, **which)), ""
+        return bytes(dump(includeCollectives=entries, onlyActive=not finished and not which, **which)), ""
     except Exception as failed:
         return b"", f"the flight recorder could not be read ({type(failed).__name__})"
 
@@ -118,6 +121,18 @@ def recorder(c10d: Any, group: Any) -> tuple[str, Any, dict[str, str]]:
     if group in getattr(c10d._world, "pg_flight_recorder_hooks", ()):
         return backend, dump, {"backend": backend}
     return backend, dump if backend == GLOO else None, {}
+
+
+def captures_go_on() -> bool:
+    """Let this thread query CUDA events while another thread captures a CUDA graph, as torch's watchdog does. Return
+    whether it may: otherwise a query ends the capture with an error. The entries of NCCL's older backend have events.
+    """
+    ctypes = sys.modules["ctypes"]
+    mode = ctypes.c_int(THREAD_LOCAL)
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0)
+    except OSError:
+        return False
 
 
 def newest(recorded: bytes, most: int = MOST_READ) -> bytes:

@@ -57,7 +57,7 @@ ADDRESS = re.compile(rb"0x[0-9a-f]+")
 # A stub for the parts of torch that the hook uses. NAMES: the backend of each device of the default group. HOOKED:
 # whether torch attached its recording hook to the group (2.15). The right recorder has 7 collectives.
 STUB = """
-import sys, types
+import ctypes, sys, types
 names, hooked = NAMES, HOOKED
 def dump(enqueued):
     return b'{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "%d"}}}' % enqueued
@@ -73,7 +73,10 @@ c10d, binding = types.ModuleType("c10d"), types.ModuleType("binding")
 c10d.GroupMember = types.SimpleNamespace(WORLD=Group())
 c10d._world = types.SimpleNamespace(**{"pg_flight_recorder_hooks": {c10d.GroupMember.WORLD: 0}} if hooked else {})
 binding._dump_fr_trace_json = fr
-binding._dump_nccl_trace_json = lambda includeCollectives, onlyActive: dump(7 if names["cuda"] == "nccl" else 3)
+def of_nccl(includeCollectives, onlyActive):
+    assert includeCollectives == permitted, "a query of events would end the capture of a CUDA graph"
+    return dump(7 if names["cuda"] == "nccl" else 3)
+binding._dump_nccl_trace_json, permitted = of_nccl, False
 sys.modules["torch.distributed.distributed_c10d"] = c10d
 sys.modules["torch._C._distributed_c10d"] = binding
 """
@@ -86,6 +89,18 @@ def torch(backends: str, *, hooked: bool = False) -> str:
 
 
 TORCH = torch("cpu:gloo,cuda:gloo")
+# A stub for the driver's library, whose function changes the mode of this thread.
+DRIVER = """
+import _thread, ctypes
+main, permitted = _thread.get_ident(), True
+class Driver:
+    def __init__(self, name):
+        assert name == "libcuda.so.1"
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        assert mode._obj.value == 1 and _thread.get_ident() != main
+        return 0
+ctypes.CDLL = Driver
+"""
 WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.stdin.read()\nwaits_here()\n"
 
 
@@ -197,6 +212,12 @@ def test_flight_recorder_of_the_groups_backend_is_read(state: Path, backends: st
         folder, pid = str(state / "observe"), process.pid
         found = [observed.all_observed([pid], folder, finished=finished)[pid] for finished in (True, False)]
     assert [one["flight"] for one in found] == [{"group": "default_pg", "enqueued": 7, "last": []}] * 2
+
+
+def test_nccls_entries_are_read_without_ending_a_graph_capture(state: Path) -> None:
+    with rank(state, torch("cuda:nccl") + DRIVER + WAITS) as process:
+        found = observed.observed(process.pid, str(state / "observe"))
+    assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
 
 
 @pytest.mark.parametrize(
