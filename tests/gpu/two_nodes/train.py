@@ -1,10 +1,10 @@
 """A training script with faults that environment variables select. It uses NCCL with a GPU, and Gloo otherwise.
 
 STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). CAPTURE: seconds for which
-each step captures a CUDA graph. FAULT is what FAULT_RANK
-(default: 1) does at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent (sleeps),
-raise, exit. ifname: uses a missing interface from the start. hog: allocates all but 200 MiB of the GPU memory before
-init_process_group. hold: allocates the same memory and sleeps.
+each step captures a CUDA graph. FAULT is what FAULT_RANK (default: 1) does at FAULT_STEP (default: 10): mismatch
+(another collective), shape (another size), absent (sleeps), raise, exit. ifname: uses a missing interface from the
+start. hog: allocates all but 200 MiB of the GPU memory before init_process_group. hold: allocates the same memory and
+sleeps.
 """
 
 import json

@@ -99,7 +99,7 @@ def flight(*, finished: bool) -> tuple[bytes, str]:
         backend, dump, which = recorder(c10d, group)
         if dump is None:
             return b"", f"the rank's torch has no readable flight recorder for {backend}"
-        entries = backend != NCCL or captures_go_on()
+        entries = backend != NCCL or may_query_events()
         # Only the entries of a hooked group show how many collectives have begun: its status counts otherwise.
         return bytes(dump(includeCollectives=entries, onlyActive=not finished and not which, **which)), ""
     except Exception as failed:
@@ -123,7 +123,7 @@ def recorder(c10d: Any, group: Any) -> tuple[str, Any, dict[str, str]]:
     return backend, dump if backend == GLOO else None, {}
 
 
-def captures_go_on() -> bool:
+def may_query_events() -> bool:
     """Let this thread query CUDA events while another thread captures a CUDA graph, as torch's watchdog does. Return
     whether it may: otherwise a query ends the capture with an error. The entries of NCCL's older backend have events.
     """

@@ -36,6 +36,7 @@ MOST_LINE = 200
 MOST_LEFT = 64  # ranks
 MOST_ENTRIES = 16
 MOST_WORD = 60
+HOOKED = ("nccl2", "nccl-lazy")  # recorded by torch's hook: an entry is scheduled, then completed
 DEFAULT = "default_pg"  # torch's description of the group of all ranks
 NUMBER = re.compile(r"\d{1,15}")
 # py-spy's format of a stack: `    train (/srv/train.py:12)`, below `Thread 7 (idle): "MainThread"`.
@@ -192,7 +193,6 @@ def recorded(answer: bytes) -> tuple[Json | None, str]:
 
 
 def collective(entry: Json) -> Json:
-    """Convert an entry. nccl2 leaves "scheduled" only when the call has completed, so that it can mean started."""
     sequence = entry.get("p2p_seq_id" if entry.get("is_p2p") is True else "collective_seq_id")
     library, _, operation = text(entry.get("profiling_name"), MOST_WORD).partition(":")
     state = text(entry.get("state"), MOST_WORD)
@@ -201,7 +201,7 @@ def collective(entry: Json) -> Json:
         "operation": operation or "?",
         "sizes": text(str(entry.get("input_sizes", ""))[:MOST_WORD], MOST_WORD),
         "types": text(str(entry.get("input_dtypes", ""))[:MOST_WORD], MOST_WORD),
-        "state": "started" if (library, state) == ("nccl2", "scheduled") else state,
+        "state": "started" if library in HOOKED and state == "scheduled" else state,
     }
 
 
