@@ -99,11 +99,18 @@ def flight(*, finished: bool) -> tuple[bytes, str]:
         backend, dump, which = recorder(c10d, group)
         if dump is None:
             return b"", f"the rank's torch has no readable flight recorder for {backend}"
-        entries = backend != NCCL or may_query_events()
-        # Only the entries of a hooked group show how many collectives have begun: its status counts otherwise.
-        return bytes(dump(includeCollectives=entries, onlyActive=not finished and not which, **which)), ""
+        return dumped(dump, which, finished=finished, entries=backend != NCCL or may_query_events()), ""
     except Exception as failed:
         return b"", f"the flight recorder could not be read ({type(failed).__name__})"
+
+
+def dumped(dump: Any, which: dict[str, str], *, finished: bool, entries: bool) -> bytes:
+    """Return the content of a recorder. The status of a hooked group counts all calls from 0: the number of collectives
+    is only in entries, and finished entries are needed if there are no others."""
+    found = bytes(dump(includeCollectives=entries, onlyActive=not finished, **which))
+    if which and not finished and ENTRIES not in found:
+        return dumped(dump, which, finished=True, entries=entries)
+    return found
 
 
 def recorder(c10d: Any, group: Any) -> tuple[str, Any, dict[str, str]]:
