@@ -14,7 +14,7 @@ import sysconfig
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -198,6 +198,17 @@ def test_rank_reports_its_stack(state: Path) -> None:
     assert (found["flight"], found["flight_why"]) == (None, "the rank has no torch.distributed process group")
 
 
+def answered(state: Path, pid: int, *, finished: bool = True) -> dict[str, Any]:
+    """Ask a rank until it answers: on a busy machine, an answer can be late."""
+
+    def ask() -> dict[str, Any]:
+        found = observed.all_observed([pid], str(state / "observe"), finished=finished)[pid]
+        return found if found["stack"] else {}
+
+    found: dict[str, Any] = until(ask, PATIENCE)
+    return found
+
+
 @pytest.mark.parametrize(
     ("backends", "hooked"),
     [
@@ -210,14 +221,13 @@ def test_rank_reports_its_stack(state: Path) -> None:
 )
 def test_flight_recorder_of_the_groups_backend_is_read(state: Path, backends: str, hooked: bool) -> None:
     with rank(state, torch(backends, hooked=hooked) + WAITS) as process:
-        folder, pid = str(state / "observe"), process.pid
-        found = [observed.all_observed([pid], folder, finished=finished)[pid] for finished in (True, False)]
+        found = [answered(state, process.pid, finished=finished) for finished in (True, False)]
     assert [one["flight"] for one in found] == [{"group": "default_pg", "enqueued": 7, "last": []}] * 2
 
 
 def test_nccls_entries_are_read_without_ending_a_graph_capture(state: Path) -> None:
     with rank(state, torch("cuda:nccl") + DRIVER + WAITS) as process:
-        found = observed.observed(process.pid, str(state / "observe"))
+        found = answered(state, process.pid)
     assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
 
 
@@ -231,8 +241,7 @@ def test_nccls_entries_are_read_without_ending_a_graph_capture(state: Path) -> N
 )
 def test_stack_is_reported_without_a_flight_recorder(state: Path, script: str, why: str) -> None:
     with rank(state, script + WAITS) as process:
-        found = observed.observed(process.pid, str(state / "observe"))
-    assert found["stack"]
+        found = answered(state, process.pid)
     assert (found["flight"], found["flight_why"]) == (None, why)
 
 
