@@ -126,8 +126,8 @@ class Gpu(TypedDict):
 
 
 class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as reported by torch; for Gloo, it does not show whether the
-    collective completed."""
+    """An entry of torch's flight recorder. state: as reported by torch, but "started" for every call of nccl2 that has
+    not completed; for Gloo, it does not show whether the collective completed."""
 
     sequence: int
     operation: str

@@ -216,8 +216,9 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID."""
-    for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
+    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID. nccl2 names
+    no rank: in the default group, it is rank 0."""
+    for rank in dict.fromkeys(int(one.about.get("rank", 0)) for one in by):
         yield CausePlace(case.node_of(rank), rank=rank)
 
 
@@ -228,7 +229,7 @@ def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check whether the store responded but the rank had not stored an NCCL ID in it."""
     for one in case.all_failures:
         said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
-        if said and int(said["rank"]) == place.rank and (waited := STORE_HAD_NONE.search(why)):
+        if said and int(said["rank"] or 0) == place.rank and (waited := STORE_HAD_NONE.search(why)):
             seconds = int(waited["seconds"]) / 1000
             text = f"rank {one.rank} waited {seconds:g} s for the NCCL ID from rank {place.rank}"
             return yes(text, f"last output of {one.where}", one.when)
@@ -354,9 +355,10 @@ OF_ABSENT = (
         "absent.nccl_id",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} did not reach the first collective of a process group before other ranks timed out",
-        fix="Check the log of rank {rank} to see what delayed the rank. Move long work of a single rank before"
-        " init_process_group, or increase the timeout",
+        says="rank {rank} on {node} did not set up NCCL before other ranks timed out (since torch 2.15 in"
+        " init_process_group, before in the first collective)",
+        fix="Check the log of rank {rank} to see what delayed the rank. If the rank does long work alone, increase the"
+        " timeout of init_process_group",
         symptoms=("nccl.unique_id",),
         places=ranks_with_the_id,
         confirm=(),

@@ -447,6 +447,13 @@ OF_CODE = (
         "Move the tensor to the rank's GPU before the collective, or call init_process_group('cpu:gloo,cuda:nccl')",
     ),
     by_words(
+        "program.other_device",
+        "nccl.other_device",
+        "did a collective receive a tensor on another GPU than that of the process group?",
+        "a collective received a tensor on another GPU than the one to which torch bound the process group",
+        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call, and use only this GPU",
+    ),
+    by_words(
         "program.torch_for_cpus",
         "cuda.not_built",
         "is torch in the launch environment a CPU build?",
