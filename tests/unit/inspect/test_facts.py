@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import cases, document_of
+from muster.inspect.boot_menu import NextKernel, next_kernel
 from muster.inspect.facts import facts
 
 HERE = Path(__file__).parent
@@ -36,3 +37,10 @@ def test_partial_data_yields_only_the_facts_it_contains() -> None:
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}
     assert found["skipped"] == {}
+
+
+@cases(__file__, "next_kernel")
+def test_kernel_of_the_next_boot_is_read_from_the_boot_menu(case: dict[str, Any]) -> None:
+    for boot in case["boots"]:
+        found = next_kernel(case["menu"], boot.get("variables", ""))
+        assert found == NextKernel(boot.get("release", ""), boot.get("why", "")), boot

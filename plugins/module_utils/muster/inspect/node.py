@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..nvidia_driver.model import DriverState
+from ..nvidia_driver.next_boot import findings
 from ..verdict import access
-from ..verdict.check import Check
+from ..verdict.check import Check, collect
 from ..verdict.commands import ping, shell
 from ..verdict.finding import Skipped, evidence
 from .facts import WSL
@@ -238,4 +240,10 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, user, disk, ports, clock, starting)
+def next_boot(node: InspectedNode) -> Iterator[Finding]:
+    seen = node.seen
+    state = DriverState(seen["stack"], seen["gpus"], seen["secure_boot"], seen["key_enrolled"])
+    yield from collect(findings(node.name, state.next_boot)).findings
+
+
+RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, next_boot, user, disk, ports, clock, starting)

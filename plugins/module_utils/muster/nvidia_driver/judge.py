@@ -113,20 +113,22 @@ def _evidence(seen: DriverState) -> str:
 
 
 def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    for name in seen.next_kernels:
+    boot = seen.next_boot
+    kernel = seen.stack["kernels"].get(boot.kernel)
+    if request.driver or not boot.problems:
+        pass
+    elif kernel and kernel["module"]:
+        _broken_later(plan, request, boot.against_reboot)
+    else:
+        plan.remarks.append(boot.against_reboot)  # the driver works until then
+    for name in seen.next_kernels if request.driver else ():
         kernel = seen.stack["kernels"][name]
-        if not request.driver and kernel["module"] not in ("", seen.installed):
-            said = f"the module for kernel {name} is {kernel['module']}, but driver {seen.installed} is installed"
-            _broken_later(plan, request, f"{said}: the driver will not work after the next boot")
         # With validation disabled in the firmware (mokutil --disable-validation), the kernel loads unsigned modules.
         is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            said = f"the module for kernel {name} is not signed, so Secure Boot rejects it"
             # The module from apt may be signed; otherwise the node must not be rebooted.
-            if request.driver:
-                plan.differs("disk", f"{said}: see docs/gpu_driver.md")
-            else:
-                _broken_later(plan, request, f"{said}: see docs/gpu_driver.md")
+            said = f"the module for kernel {name} is not signed, so Secure Boot rejects it"
+            plan.differs("disk", f"{said}: see docs/gpu_driver.md")
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:
