@@ -22,8 +22,8 @@ LONGEST = 100  # characters of the observed and expected values
 def table(
     drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """Return the table. statuses: the status of each difference. unknown: what was not checked. skipped: why the
-    record is missing, by node.
+    """Return the table. statuses: the status of each difference. unknown: what was not checked, and advice. skipped:
+    why the record is missing, by node.
     """
     nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
     wide = max(map(len, nodes), default=0)
@@ -33,7 +33,7 @@ def table(
         difference = one.difference
         lines.append(f"{WORDS[status]} {difference.node:{wide}}  {difference.check.id:{kinds}}  {difference.what}")
         lines += [f"     {'':{wide}}  {'':{kinds}}  {line}" for line in _below(one)]
-    lines += [f"{WORDS['unknown']} {one.node:{wide}}  {one.summary}" for one in unknown]
+    lines += [f"{WORDS[one.status]} {one.node:{wide}}  {one.summary}" for one in unknown]
     lines += [f"     {few(names)}: {why}" for why, names in _by_why(skipped).items()]
     return lines
 
@@ -70,10 +70,15 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
 
 
 def summary(
-    nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
+    nodes: Sequence[str],
+    drifted: Sequence[Drifted],
+    statuses: Sequence[str],
+    unknown: Sequence[Finding],
+    advice: int = 0,
 ) -> str:
+    """Return a summary on one line. advice: number of warnings that are no differences."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
-    warned = sum(status == "warn" for status in statuses)
+    warned = sum(status == "warn" for status in statuses) + advice
     where = list(dict.fromkeys(one.node for one in failed))
     lost = list(dict.fromkeys(one.node for one in unknown))
     parts = []

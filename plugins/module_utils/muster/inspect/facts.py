@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..nvidia_driver.facts import NextBootFacts
+    from .floors import SecurityFloor
 
 WSL = "wsl"  # the name in systemd-detect-virt, which counts WSL as a container
 AMD = "0x1002"
@@ -37,7 +38,7 @@ class InspectedNode:
 
     request: the inventory variables, with defaults filled in. facts: None if the node could not be reached. why: why it
     could not be reached. platforms: supported versions of each distribution. peers: training addresses of the other
-    nodes, by name.
+    nodes, by name. floors: the security floors.
     """
 
     name: str
@@ -46,6 +47,7 @@ class InspectedNode:
     why: str = ""
     platforms: Mapping[str, list[str]] = field(default_factory=dict)
     peers: Mapping[str, str] = field(default_factory=dict)
+    floors: tuple[SecurityFloor, ...] = ()
 
     @property
     def seen(self) -> Mapping[str, Any]:

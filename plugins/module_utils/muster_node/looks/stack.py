@@ -20,6 +20,7 @@ from .next_boot import kernels
 PATTERNS = (
     *("dpkg", "*nvidia*", "libcuda*", "cuda-*", "libcudnn*", "cudnn*", "libnccl*", "libnvsdm*", "nvlsm", "nvlink5*"),
     *("libnvoptix*", "libnvcuvid*", "datacenter-gpu-manager*", "dkms", "linux-headers-*"),
+    *("docker-ce", "docker.io", "podman", "crun", "runc", "slurm*"),
 )
 SHOW = "--showformat=${binary:Package} ${Version} ${db:Status-Want} ${db:Status-Status} ${Architecture}\\n"
 UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
