@@ -96,6 +96,16 @@ class TorchBuild:
 
 
 @dataclass(frozen=True)
+class KernelLimit:
+    """A kernel for which drivers of a branch cannot be built, up to the version `fails`. system: "" for all systems."""
+
+    kernel: str
+    branch: int
+    fails: str
+    system: str = ""
+
+
+@dataclass(frozen=True)
 class System:
     """An operating system. branches: driver branches by source, in order of preference."""
 
@@ -124,6 +134,7 @@ class VersionsTable:
             for variant, rows in data["builds"].items()
         }
         self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}
+        self.limits = [KernelLimit(**_bare(row)) for row in data["kernels"]]
         self.releases = {
             version: Release(
                 version,
@@ -163,6 +174,17 @@ class VersionsTable:
         exact = self.releases.get(version)
         minor = numbers(version)[:2]
         return exact or next((row for name, row in self.releases.items() if numbers(name)[:2] == minor), None)
+
+    def cannot_build(self, version: str, kernel: str, system: str) -> str:
+        """Return the newest version of the driver's branch that fails for this kernel; "" if this one can be built."""
+        release = numbers(kernel.replace("-", "."))
+        affected = (
+            limit.fails
+            for limit in self.limits
+            if limit.branch == numbers(version)[0] and limit.system in ("", system)
+            if numbers(limit.kernel.replace("-", ".")) <= release and numbers(version) <= numbers(limit.fails)
+        )
+        return next(affected, "")
 
     def chip_of_id(self, pci_id: str) -> Chip | None:
         """Return the chip of a PCI device ID such as `10de:2330`; None if unknown."""
