@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "roles/gpu_stack/files/versions.yml"
 TARGET = ROOT / "plugins/module_utils/muster/known/rows.py"
 SEEN = re.compile(r'^\s*seen: "?(\d{4}-\d{2}-\d{2})"?$', re.MULTILINE)
-MOST_DAYS = {"roles/gpu_stack/files/floors.yml": 60}
+FLOORS, MOST_DAYS = "roles/gpu_stack/files/floors.yml", 60
 HEAD = '''\
 """Data on GPUs and releases for programs without a YAML parser.
 
@@ -66,11 +66,9 @@ def ages(today: date, *, only_old: bool = False) -> Iterator[str]:
     """Yield a line with the age of each table, by its oldest row. only_old: only tables that are too old."""
     for path in sorted(ROOT.glob("roles/*/files/*.yml")):
         name, seen = path.relative_to(ROOT).as_posix(), SEEN.findall(path.read_text())
-        days = (today - date.fromisoformat(min(seen))).days if seen else 0
-        most = MOST_DAYS.get(name)
-        limit = f", at most {most} for a release" if most is not None else ""
-        if seen and (not only_old or (most is not None and days > most)):
-            yield f"{name}: {days} days{limit}\n"
+        days = (today - date.fromisoformat(min(seen, default=str(today)))).days
+        if seen and (not only_old or (name == FLOORS and days > MOST_DAYS)):
+            yield f"{name}: {days} days{f', at most {MOST_DAYS} for a release' if name == FLOORS else ''}\n"
 
 
 if __name__ == "__main__":

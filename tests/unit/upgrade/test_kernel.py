@@ -55,14 +55,15 @@ def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
     )
 
 
-def boot_of(seen: kernel_seen.Kernels, boots: str) -> BootFacts:
-    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu."""
+def boot_of(seen: kernel_seen.Kernels, case: dict[str, Any]) -> BootFacts:
+    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu. initramfs: the kernels
+    with an initramfs."""
     kernels: dict[str, KernelFacts] = {
         name: {
             "module": of.module.version,
             "module_path": of.module.path,
             "headers": of.headers,
-            "has_initramfs": of.initramfs,
+            "has_initramfs": name in case.get("initramfs", ()),
             "initramfs_old": False,
             "since_boot": False,
             "module_why": "",
@@ -73,14 +74,14 @@ def boot_of(seen: kernel_seen.Kernels, boots: str) -> BootFacts:
         for name in seen.bootable
         if (of := seen.of(name))
     }
-    why = "" if boots else "there is no boot menu"
+    boots = case.get("boots", "")
     return {
         "loaded": seen.loaded,
         "running": seen.running,
         "bootable": seen.bootable,
         "kernels": kernels,
         "boots": boots,
-        "boots_why": why,
+        "boots_why": "" if boots else "there is no boot menu",
     }
 
 
@@ -113,7 +114,7 @@ def test_kernel_fix_of_a_node_matches_the_case(case: dict[str, Any]) -> None:
 def test_kernel_is_checked_before_and_after_the_reboot(case: dict[str, Any]) -> None:
     fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
-    assert kernel.unready(seen, fix, next_boot(boot_of(seen, case.get("boots", "")))) == case.get("unready", "")
+    assert kernel.unready(seen, fix, next_boot(boot_of(seen, case))) == case.get("unready", "")
     assert kernel.wrong_after(seen, fix, case.get("loaded_before", "")) == case.get("wrong_after", "")
 
 

@@ -96,16 +96,6 @@ class TorchBuild:
 
 
 @dataclass(frozen=True)
-class KernelLimit:
-    """A kernel for which drivers of a branch cannot be built, up to the version `fails`. system: "" for all systems."""
-
-    kernel: str
-    branch: int
-    fails: str
-    system: str = ""
-
-
-@dataclass(frozen=True)
 class System:
     """An operating system. branches: driver branches by source, in order of preference."""
 
@@ -134,7 +124,7 @@ class VersionsTable:
             for variant, rows in data["builds"].items()
         }
         self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}
-        self.limits = [KernelLimit(**_bare(row)) for row in data["kernels"]]
+        self._kernels = data["kernels"]
         self.releases = {
             version: Release(
                 version,
@@ -179,10 +169,10 @@ class VersionsTable:
         """Return the newest version of the driver's branch that fails for this kernel; "" if this one can be built."""
         release = numbers(kernel.replace("-", "."))
         affected = (
-            limit.fails
-            for limit in self.limits
-            if limit.branch == numbers(version)[0] and limit.system in ("", system)
-            if numbers(limit.kernel.replace("-", ".")) <= release and numbers(version) <= numbers(limit.fails)
+            str(row["fails"])
+            for row in self._kernels
+            if row["branch"] == numbers(version)[0] and row.get("system", system) == system
+            if numbers(row["kernel"].replace("-", ".")) <= release and numbers(version) <= numbers(row["fails"])
         )
         return next(affected, "")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
 DKMS = "/dkms/"
-NO_KERNELS = "the node has no kernels in /boot (as in a container)"
-GPU_STACK = playbook("playbooks/gpu_stack.yml")
 
 NEXT_BOOT = Check(
     "sw.next_boot",
@@ -33,7 +31,7 @@ NEXT_BOOT = Check(
     " kernel, the module has another version or a rejected signature, or the initramfs is missing or outdated. unknown:"
     " the module could not be checked",
     fix="Do not reboot the node. Run the step gpu_stack, which repairs the driver, with",
-    command=GPU_STACK,
+    command=playbook("playbooks/gpu_stack.yml"),
 )
 
 
@@ -41,32 +39,29 @@ NEXT_BOOT = Check(
 class NextBoot:
     """kernel: the kernel of the next boot. assumed: why the boot menu does not name it; it is then the newest kernel.
 
-    problems: reasons why the driver would not work. doubts: what could not be checked. fix: a command for the node; ""
-    if only the step gpu_stack helps. skipped: why nothing was checked.
+    problems: reasons why the driver would not work. unknown: why it could not be checked. fix: a command for the node;
+    "" if only the step gpu_stack helps. skipped: why nothing was checked.
     """
 
     kernel: str = ""
     assumed: str = ""
     problems: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    unknown: str = ""
     fix: str = ""
     skipped: str = ""
 
     @property
     def sentence(self) -> str:
         """The problems, or what is unknown; "" if the driver will work."""
-        if not (self.problems or self.doubts):
-            return ""
-        which = "the next boot probably starts" if self.assumed else "the next boot starts"
-        if self.problems:
-            return f"{which} the kernel {self.kernel}, and {'; '.join(self.problems)}"
-        return f"{which} the kernel {self.kernel}, but whether the driver works on it is unknown: {self.doubts[0]}"
+        unknown = self.unknown and f"whether the driver works on it is unknown: {self.unknown}"
+        said = "; ".join(self.problems) or unknown
+        starts = "probably starts" if self.assumed else "starts"
+        return said and f"the next boot {starts} the kernel {self.kernel}, and {said}"
 
     @property
     def against_reboot(self) -> str:
         """Why the node must not be rebooted; "" if it can be."""
-        how = f". Run on the node: {self.fix}" if self.fix and self.problems else ""
-        return f"{self.sentence}{how}" if self.sentence else ""
+        return f"{self.sentence}. Run on the node: {self.fix}" if self.fix else self.sentence
 
 
 def next_boot(
@@ -75,18 +70,18 @@ def next_boot(
     """Return the decision. installed: version of the driver's libraries; "" if unknown. key_enrolled: whether the
     firmware trusts the signing key of dkms."""
     if not seen["bootable"]:
-        return NextBoot(skipped=NO_KERNELS)
+        return NextBoot(skipped="the node has no kernels in /boot (as in a container)")
     name = seen["boots"] or seen["bootable"][-1]
     kernel = seen["kernels"].get(name)
     if kernel is None or name not in seen["bootable"]:
         return NextBoot(name, problems=(f"{name} is not in /boot and /lib/modules",), fix="sudo update-grub")
     running = seen["kernels"].get(seen["running"])
     wanted = installed or (running["module"] if running else "")
-    problems, doubts, fix = [], [], ""
+    problems, unknown, fix = [], "", ""
     if not (wanted or seen["loaded"]):
         pass  # no driver is in use
     elif kernel["module_why"]:
-        doubts.append(kernel["module_why"])
+        unknown = kernel["module_why"]
     elif not kernel["module"]:
         built = not (running and running["module"]) or DKMS in running["module_path"]
         lacks = " and no headers to build one" if built and not kernel["headers"] else ""
@@ -105,24 +100,20 @@ def next_boot(
     elif kernel["initramfs_old"]:
         problems.append(f"its initramfs is older than {MODPROBE}, so nouveau might bind the GPUs")
         fix = fix or shell("sudo update-initramfs -u -k {name}", name=name)
-    return NextBoot(name, seen["boots_why"], tuple(problems), tuple(doubts), fix)
+    return NextBoot(name, seen["boots_why"], tuple(problems), unknown, fix)
 
 
 def _rejected(
     kernel: KernelFacts, running: KernelFacts | None, loaded: str, secure_boot: bool | None, key_enrolled: bool | None
 ) -> Iterator[str]:
     """Yield why Secure Boot rejects the module. A module that is loaded now was accepted, and so is its signer."""
-    accepted = running if running and running["module"] == loaded else None
-    if not (secure_boot and kernel["module"]) or kernel is accepted:
+    accepted = running["signer"] if running and running["module"] == loaded else None
+    if not (secure_boot and kernel["module"]) or (kernel is running and accepted is not None):
         return
     if not kernel["signer"]:
-        yield "its driver module is not signed, so Secure Boot rejects it"
-    elif DKMS in kernel["module_path"] and key_enrolled is False and not _same_signer(kernel, accepted):
-        yield "Secure Boot rejects its driver module, because the signing key of dkms is not enrolled"
-
-
-def _same_signer(kernel: KernelFacts, other: KernelFacts | None) -> bool:
-    return other is not None and other["signer"] == kernel["signer"]
+        yield "its driver module is not signed, so Secure Boot rejects it (docs/gpu_driver.md)"
+    elif DKMS in kernel["module_path"] and key_enrolled is False and kernel["signer"] != accepted:
+        yield "Secure Boot rejects its driver module: the signing key of dkms is not enrolled (docs/gpu_driver.md)"
 
 
 def findings(node: str, boot: NextBoot) -> Iterator[Said]:
@@ -131,7 +122,7 @@ def findings(node: str, boot: NextBoot) -> Iterator[Said]:
         yield NEXT_BOOT.skip(boot.skipped, node)
     elif boot.problems:
         fix = ("Do not reboot the node. Repair the driver on it with", boot.fix) if boot.fix else (None, "")
-        proof = evidence("GRUB's menu" if not boot.assumed else "/boot", boot.assumed or boot.kernel)
+        proof = evidence("GRUB's menu", boot.assumed or boot.kernel)
         yield NEXT_BOOT.warn(node, boot.sentence, *fix, observed=boot.kernel, evidence=proof)
-    elif boot.doubts:
+    elif boot.unknown:
         yield NEXT_BOOT.unknown(node, boot.sentence)

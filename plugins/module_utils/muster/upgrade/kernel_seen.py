@@ -47,7 +47,6 @@ class InstalledKernel:
     """The installed files of one kernel."""
 
     headers: bool = False
-    initramfs: bool = False
     module: Module = field(default_factory=Module)
 
 
@@ -163,7 +162,7 @@ def read_stack(stack: DriverStackFacts) -> Kernels:
 
 def _kernel(seen: KernelFacts) -> InstalledKernel:
     module = Module(seen["module"], seen["module_path"])
-    return InstalledKernel(seen["headers"], seen["has_initramfs"], module)
+    return InstalledKernel(seen["headers"], module)
 
 
 def _packages(shown: str) -> dict[str, KernelPackage]:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..tools.run import read, run
+from ..tools.run import names, read, run
 from . import system
 
 # Debian's package renames the module's file and adds an alias for modprobe.
@@ -19,7 +19,7 @@ MENU, VARIABLES = "/boot/grub/grub.cfg", "/boot/grub/grubenv"
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
 KEPT = re.compile(r"\s*(submenu|menuentry|linux(efi|16)?|set default=\S*)(\s|$)")
 # A node has two or three kernels; one that never removes old kernels has dozens.
-MOST_KERNELS = 16
+MOST_KERNELS = 64
 MOST_LINES = 600
 MOST_OF_A_LINE = 400
 
@@ -31,11 +31,9 @@ def look() -> dict[str, Any]:
 
 
 def kernels() -> dict[str, Any]:
-    images = [path for path in _found("/boot") if path.name.startswith("vmlinuz-")]
-    named = {path.name.removeprefix("vmlinuz-"): _time(path, "st_ctime") or 0.0 for path in images}
+    images = [name.removeprefix("vmlinuz-") for name in names("/boot") if name.startswith("vmlinuz-")]
     # A backup copy, such as vmlinuz-6.8.0-90-generic.bak, has no modules.
-    there = [name for name in named if Path("/lib/modules", name).is_dir()]
-    bootable = sorted(there, key=lambda name: named[name], reverse=True)[:MOST_KERNELS]
+    bootable = [name for name in images if Path("/lib/modules", name).is_dir()][-MOST_KERNELS:]
     running = read("/proc/sys/kernel/osrelease").text.strip()
     return {
         "loaded": read("/sys/module/nvidia/version").text.strip(),
@@ -57,13 +55,6 @@ def menu() -> dict[str, str]:
     lines = [line[:MOST_OF_A_LINE] for line in said.text.splitlines() if KEPT.match(line)]
     cut = f"{MENU} has more than {MOST_LINES} entries and kernels" if len(lines) > MOST_LINES else ""
     return {"text": "".join(f"{line}\n" for line in lines[:MOST_LINES]), "why": said.why or cut}
-
-
-def _found(folder: str) -> list[Path]:
-    try:
-        return sorted(Path(folder).iterdir())
-    except OSError:
-        return []
 
 
 def _kernel(kernel: str) -> dict[str, Any]:

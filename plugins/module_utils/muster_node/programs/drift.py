@@ -19,11 +19,12 @@ from ..tools.program import answer
 Json = dict[str, Any]
 
 
-INSPECTED = ("system", "pci", "boot", "stack", "rdma")
-
-
 def look(request: Json) -> Json:
-    return {"now": facts(request), **record.read(), "looks": look_at({"only": INSPECTED})}
+    return {
+        "now": facts(request),
+        **record.read(),
+        "looks": look_at({"only": ("system", "pci", "boot", "stack", "rdma")}),
+    }
 
 
 def keep(request: Json) -> Json:
