@@ -220,6 +220,7 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         gpu_count=values["cluster_gpus"],
         nvswitches=gpus["nvswitches"],
         kernels=tuple(facts["packages"]["kernels"]),
+        releases=tuple(driver.next_kernels),
         secure_boot=facts["secure_boot"],
         key_enrolled=facts["key_enrolled"],
         managed=managed and not system["container"],

@@ -24,6 +24,7 @@ from muster.inspect.facts import InspectedNode
 from muster.inspect.gpus import reminder
 from muster.verdict.finding import add_up, findings_in, with_fix
 from muster_controller.artifacts.runs import run_id, write_json
+from muster_controller.gpu_stack.floors import security_floors
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
 from muster_controller.playbook.action import ControllerAction, Options
@@ -88,4 +89,5 @@ class ActionModule(ControllerAction):
         facts = look.get("facts")
         why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
         peers = {peer: request["cluster_address"] for peer, request in plan["requests"].items() if peer != name}
-        return InspectedNode(name, plan["requests"][name], facts, why, plan["platforms"], peers)
+        floors = security_floors(self._loader)
+        return InspectedNode(name, plan["requests"][name], facts, why, plan["platforms"], peers, floors)

@@ -100,9 +100,12 @@ def _against(case: StackCase, number: int, node: StackNode, floor: str) -> Itera
 
 
 def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iterator[str]:
-    exact = case.request.driver if "." in case.request.driver else ""
-    if numbers(exact or branch.newest) < numbers(floor):
+    version = case.request.driver if "." in case.request.driver else branch.newest
+    if numbers(version) < numbers(floor):
         yield f"CUDA requires {floor} or newer"
+    for kernel in node.seen.releases if build_of(case, node) == "dkms" else ():
+        if fails := case.table.cannot_build(version, kernel, node.system.name):
+            yield f"dkms cannot build its module for the kernel {kernel}, up to version {fails}"
     for chip in node.chips:
         architecture = chip.architecture
         if architecture.newest and branch.number > architecture.newest:

@@ -32,7 +32,8 @@ def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
         else:
             _reboots(plan, seen)
         return
-    _signed(plan, request, seen)
+    if not request.driver:
+        _next_boot(plan, request, seen)
     _reboots(plan, seen)
     if plan.of_kind("boot"):
         _enable(plan, request, seen)
@@ -112,21 +113,14 @@ def _evidence(seen: DriverState) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    for name in seen.next_kernels:
-        kernel = seen.stack["kernels"][name]
-        if not request.driver and kernel["module"] not in ("", seen.installed):
-            said = f"the module for kernel {name} is {kernel['module']}, but driver {seen.installed} is installed"
-            _broken_later(plan, request, f"{said}: the driver will not work after the next boot")
-        # With validation disabled in the firmware (mokutil --disable-validation), the kernel loads unsigned modules.
-        is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
-        if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            said = f"the module for kernel {name} is not signed, so Secure Boot rejects it"
-            # The module from apt may be signed; otherwise the node must not be rebooted.
-            if request.driver:
-                plan.differs("disk", f"{said}: see docs/gpu_driver.md")
-            else:
-                _broken_later(plan, request, f"{said}: see docs/gpu_driver.md")
+def _next_boot(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
+    """Add the problems of the next boot on a node whose driver Muster does not change."""
+    boot = seen.next_boot
+    kernel = seen.stack["kernels"].get(boot.kernel)
+    if boot.problems and kernel and kernel["module"]:
+        _broken_later(plan, request, boot.against_reboot)
+    elif boot.problems:
+        plan.remarks.append(boot.against_reboot)  # the driver works until then
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:

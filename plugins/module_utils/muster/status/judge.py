@@ -203,6 +203,8 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
         yield f"clock {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine"
     if seen.restart:
         yield "requires a restart"
+    if seen.next_boot:
+        yield seen.next_boot
     torch = seen.versions.get("torch", "")
     if node.torch and torch and torch.partition("+")[0] != node.torch.partition("+")[0]:
         yield f"PyTorch {torch} instead of the requested {node.torch}"

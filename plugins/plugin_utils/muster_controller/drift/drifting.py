@@ -16,6 +16,9 @@ from muster.drift import installed, judge, plans
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
+from muster.inspect.facts import InspectedNode, facts
+from muster.inspect.node import advice
+from muster_controller.gpu_stack.floors import security_floors
 from muster_controller.playbook.node_error import one_line
 
 from .installed import ask_all, links_of, requests
@@ -86,12 +89,15 @@ class Drifting:
         histories = self.histories(found, asked, seen)
         drifted = [Drifted(one, origin(one, histories.get(one.node, History()))) for one in found]
         looked = {}
+        floors = security_floors(self.action._loader)
         for node in nodes:
             unseen = dict(seen[node]["now"]["unseen"]) if node in seen else {}
             if node in histories:
                 unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
             no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "not checked"
-            looked[node] = Looked(one_line(down.get(node, "")), unseen, no_record, tuple(stopped.get(node, ())))
+            noted = advice(InspectedNode(node, {}, facts(seen[node]["looks"]), floors=floors)) if node in seen else ()
+            where = one_line(down.get(node, ""))
+            looked[node] = Looked(where, unseen, no_record, tuple(stopped.get(node, ())), tuple(noted))
         return DriftReport(drifted, looked, records)
 
     def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:

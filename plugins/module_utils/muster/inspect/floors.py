@@ -1,0 +1,68 @@
+"""Compare the versions on a node with the security floors in roles/gpu_stack/files/floors.yml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..verdict.check import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..verdict.check import Said
+
+BELOW = Check(
+    "sw.security_floor",
+    seen="stand-in",
+    reads="the versions of the driver, the kernel, adapter firmware, and packages of containers, CUDA, DCGM and Slurm",
+    fires="a version is below the security floor in Muster's table (warn). Versions of packages whose fixes a"
+    " distribution backports are not compared (skipped)",
+    fix="Install {at_least} or newer",
+)
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:[.-]\d+)*)")
+
+
+@dataclass(frozen=True)
+class SecurityFloor:
+    """A row of the table, as described in the table."""
+
+    of: str
+    series: str
+    at_least: str
+    advisory: str
+    backported: bool = False
+
+
+def below(node: str, floors: Iterable[SecurityFloor], seen: Mapping[str, str]) -> Iterator[Said]:
+    """Yield the versions below their floors. seen: versions by name: of packages, "driver", "firmware ADAPTER" and
+    "kernel SYSTEM FLAVOUR"."""
+    unknown = []
+    for floor in floors:
+        for name, version in seen.items():
+            if not re.fullmatch(floor.of, name) or not _is_below(version, floor):
+                continue
+            if floor.backported:
+                unknown.append(f"{name} {version}")
+                continue
+            yield BELOW.warn(
+                node,
+                f"{name} {version} is below the security floor {floor.at_least}: advisory {floor.advisory}",
+                named={"at_least": floor.at_least},
+                observed=version,
+                expected=f"{floor.at_least} or newer",
+            )
+    if unknown:
+        why = "distributions backport fixes without a new version, so these versions prove nothing"
+        yield BELOW.skip(f"{', '.join(unknown)}: {why}", node)
+
+
+def _is_below(version: str, floor: SecurityFloor) -> bool:
+    found = _UPSTREAM.match(version)
+    number, series, least = (_numbers(text) for text in (found[1] if found else "", floor.series, floor.at_least))
+    return bool(number) and number[: len(series)] == series and number < least
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
