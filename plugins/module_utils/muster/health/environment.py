@@ -60,8 +60,8 @@ INTERFACE = Check(
     seen="sandbox",
     reads="/etc/nccl.conf, the training user's .nccl.conf, /etc/environment, the environment of systemd units, and "
     "/sys/class/net",
-    fires="warn: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or TP_SOCKET_IFNAME selects an interface that the node does not "
-    "have, so NCCL or Gloo fails at its first connection",
+    fires="warn: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or TP_SOCKET_IFNAME selects an interface that the node does "
+    "not have, so NCCL or Gloo fails at its first connection",
     fix="Set the variable to the interface of the training network, or remove it",
 )
 CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS, INTERFACE)
@@ -134,30 +134,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         elif path == "/etc/nccl.conf":
             yield from skip_all((DEBUGGING, INTERFACE), f"{path} cannot be read")
     places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
-    for place, variables in places.items():
-        who = "every launch" if place.endswith(".conf") else HEIRS[place]
-        for name, value in variables.items():
-            file = place.replace("~", f"~{request['user']}")
-            show = _grep(name, place, request["user"]) if place.startswith(("/", "~")) else SHOW_UNITS
-            said: dict[str, Any] = {"observed": f"{name}={value}", "evidence": evidence(file, f"{name}={value}")}
-            if is_debugging(name, value):
-                yield DEBUGGING.warn(
-                    node,
-                    f"{file} sets {name}={value}, which is for debugging only and affects {who}",
-                    "Remove the variable. If a launch needs it, set it with launch_env. Show the variable with",
-                    show,
-                    expected="not set",
-                    **said,
-                )
-            if name in IFNAMES and seen["interfaces"] and not selects(name, value, seen["interfaces"]):
-                yield INTERFACE.warn(
-                    node,
-                    f"{file} sets {name}={value}, but the node has no such interface; this affects {who}",
-                    f"{INTERFACE.fix}. Show the variable with",
-                    show,
-                    expected=f"one of {few(sorted(seen['interfaces']))}",
-                    **said,
-                )
+    yield from of_variables(places, seen["interfaces"], request)
     for place in HEIRS:
         names = [name for name in places[place] if name.startswith("PET_")]
         if names:
@@ -165,9 +142,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 node,
                 f"{place} sets {', '.join(names)}, which torchrun reads as options",
                 "Remove the variables. Show them with",
-                command=shell("grep -n PET_ {place}", place=place)
-                if place.startswith("/")
-                else SHOW_UNITS,
+                command=shell("grep -n PET_ {place}", place=place) if place.startswith("/") else SHOW_UNITS,
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )
@@ -181,6 +156,37 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             observed=said,
             expected="not set",
         )
+
+
+def of_variables(
+    places: Mapping[str, Mapping[str, str]], interfaces: Collection[str], request: Mapping[str, Any]
+) -> Iterator[Said]:
+    node, user = request["node"], request["user"]
+    for place, variables in places.items():
+        who = "every launch" if place.endswith(".conf") else HEIRS[place]
+        for name, value in variables.items():
+            file = place.replace("~", f"~{user}")
+            show = _grep(name, place, user) if place.startswith(("/", "~")) else SHOW_UNITS
+            said: dict[str, Any] = {"observed": f"{name}={value}", "evidence": evidence(file, f"{name}={value}")}
+            if is_debugging(name, value):
+                yield DEBUGGING.warn(
+                    node,
+                    f"{file} sets {name}={value}, which is for debugging only and affects {who}",
+                    "Remove the variable. If a launch needs it, set it with launch_env. Show the variable with",
+                    show,
+                    expected="not set",
+                    **said,
+                )
+            if name in IFNAMES and interfaces and not selects(name, value, interfaces):
+                whom = HEIRS.get(place, "programs started manually")  # launches set the variables themselves
+                yield INTERFACE.warn(
+                    node,
+                    f"{file} sets {name}={value}, but the node has no such interface; this affects {whom}",
+                    f"{INTERFACE.fix}. Show the variable with",
+                    show,
+                    expected=f"one of {few(sorted(interfaces))}",
+                    **said,
+                )
 
 
 def selects(name: str, value: str, interfaces: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from . import routes
+from . import routes, sides
 from .blame import BlameShare, blame
 from .cluster import untried
 
@@ -30,6 +30,7 @@ SAYS = {
     "foreign": "another program answers",
 }
 FIREWALL = "Allow traffic from the cluster nodes on firewalls in between. For the node's own firewall, run"
+OWN_FIREWALL = "Allow traffic from the cluster nodes in the packet filter of {node}, for example with"
 NETWORK = playbook("site.yml", tags="network")
 
 
@@ -257,12 +258,15 @@ def conclusion(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluste
         return wrong_host(share, first, cluster, calls(share, bad))
     outcome = BECAME[check]
     text, command = fix_for(outcome, cluster, first)
+    drops = sides.of((bad[pair] for pair in share.links), cluster) if outcome == "dropped" else None
+    if drops and drops.at:
+        text = OWN_FIREWALL.format(node=drops.at)
     return (check.fail if stops_a_launch(check, share, cluster) else check.warn)(
         share.node,
-        sentence(check, share, bad, cluster),
+        sentence(check, share, bad, cluster, drops.says if drops else SAYS[outcome]),
         text,
         command,
-        observed=outcome,
+        observed=drops.words if drops else outcome,
         expected="ok",
         evidence=calls(share, bad),
         peer=share.peer,
@@ -288,8 +292,7 @@ def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[Find
     )
 
 
-def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
-    says = SAYS[BECAME[check]]
+def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster, says: str) -> str:
     ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.declared)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any tested port"
     who = few(share.peers)
