@@ -193,7 +193,7 @@ DROPPED = ("net.master_port.dropped", "net.peer.dropped")
 REFUSED = ("net.master_port.refused", "net.peer.refused")
 FORBIDDEN = ("net.master_port.prohibited", "net.peer.prohibited")
 GONE = ("net.peer.unreachable",)
-LET_IN = "On the head node and on any firewall in between, allow traffic from the cluster nodes"
+LET_IN = "On both nodes and on any firewall in between, allow traffic from the cluster nodes"
 SILENT = ("store.connect.timeout", "store.connect.unanswered", "rendezvous.connection", *WAITED)
 ERRORS = ("store.connect.no_host", "store.connect.no_route", "store.connect.none")
 NETWORK = playbook("site.yml", tags="network")
@@ -215,7 +215,7 @@ CAUSES = (
         "head.filtered",
         group="head",
         scope="link",
-        says="packets to port {port} of the head node are dropped (typical of a firewall)",
+        says="packets to port {port} of the head node are dropped ({what})",
         fix=LET_IN,
         command=NETWORK,
         symptoms=SILENT,
@@ -289,7 +289,7 @@ CAUSES = (
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
         confirm=(OTHER_ROUTE,),
-        instead_of=("head.filtered",),
+        instead_of=("head.filtered", "network.astray"),
     ),
     Cause(
         "head.address_twice",

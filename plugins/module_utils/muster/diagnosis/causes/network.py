@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
+from ..reaching import ASTRAY, CALLED_HEAD, CALLED_PEER, CUT, WAITED, is_held_up, probed, ways_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,12 +122,24 @@ CAUSES = (
         "network.ports_filtered",
         group="network",
         scope="link",
-        says="packets to ephemeral ports are dropped: the rendezvous succeeds, but ranks cannot reach each other",
+        says="packets to ephemeral ports are dropped ({what}): the rendezvous succeeds, but ranks cannot reach each other",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
         places=unless_held_up(ways_between(*PORTS)),
         confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS),),
+    ),
+    Cause(
+        "network.astray",
+        group="network",
+        scope="link",
+        says="{node} sends its packets for {peer} the wrong way, over a wrong route or to a wrong hardware address",
+        fix="Remove the wrong route or neighbor entry. Show the route",
+        command=OnNode("ip route"),
+        symptoms=(*CALLED_HEAD, *WAITED, *CALLED_PEER, *TRANSFERS, "nccl.connect", "nccl.system_error"),
+        places=unless_held_up(ways_between(*ASTRAY)),
+        confirm=(probed("do packets from {node} to {peer} go the wrong way?", *ASTRAY),),
+        instead_of=("head.no_host", "head.filtered"),
     ),
     Cause(
         "network.ports_rejected",
