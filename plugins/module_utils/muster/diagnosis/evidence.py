@@ -337,10 +337,11 @@ class NodeEnd(TypedDict):
 
 
 class SiteAnswers(TypedDict, total=False):
-    """The answers to the questions of site rules. unanswered: by node and question, the reason why a command of the
-    site rules returned no answer."""
+    """Parts that older evidence does not have. unanswered: by node and question, the reason why a command of the site
+    rules returned no answer. boots: by lost node, its boot_id after it responded again."""
 
     unanswered: dict[str, dict[str, str]]
+    boots: dict[str, str]
 
 
 class CaseShape(SiteAnswers):

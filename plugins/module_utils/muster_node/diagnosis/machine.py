@@ -43,10 +43,6 @@ MIB = 1 << 20
 MOST_GPUS, MOST_PROCESSES = 16, 32
 
 
-def boot_id() -> str:
-    return word(f"{PROC}/sys/kernel/random/boot_id")
-
-
 def memory() -> dict[str, int]:
     text = files.text(f"{PROC}/meminfo") or ""
     lines = {name: re.search(rf"^{title}: +(\d+) kB", text, re.MULTILINE) for name, title in MEMORY.items()}

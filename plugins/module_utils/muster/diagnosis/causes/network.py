@@ -122,7 +122,7 @@ CAUSES = (
         "network.ports_filtered",
         group="network",
         scope="link",
-        says="packets to ephemeral ports are dropped ({what}): the rendezvous succeeds, but ranks cannot reach each other",
+        says="packets to ephemeral ports are dropped ({what}), so ranks cannot reach each other after the rendezvous",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
