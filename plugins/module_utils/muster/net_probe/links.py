@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class CountedDrops(TypedDict):
-    """The packets that did not get through to a node. filtered: dropped by its packet filters since its boot; None if
-    unknown. half_open: connections whose replies are lost."""
+class Drops(TypedDict):
+    """The packets that did not get through to a node. filtered: dropped by its packet filters; None if unknown.
+    half_open: connections whose replies are lost."""
 
     filtered: int | None
-    half_open: int
-
-
-class Drops(NamedTuple):
-    """CountedDrops during a probe."""
-
-    filtered: int
     half_open: int
 
 
@@ -47,14 +40,6 @@ class Node:
     named: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     resolvers: Mapping[str, float | str | None] = field(default_factory=dict)
-
-    @property
-    def drops(self) -> Drops | None:
-        """The packets that did not get through to the node during the probe; None if they were not counted."""
-        before, after = (self.served or {}).get("filtered"), (self.served or {}).get("counted")
-        if after is None or before is None or after["filtered"] is None:
-            return None
-        return Drops(after["filtered"] - before, after["half_open"])
 
     @property
     def interfaces(self) -> dict[str, Any] | None:

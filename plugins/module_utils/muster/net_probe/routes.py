@@ -93,18 +93,14 @@ def judge(cluster: Cluster, links: list[Link]) -> Iterator[Finding]:
 
 
 def of_neighbour(link: Link, cluster: Cluster) -> Finding:
-    target = cluster.node(link.target)
-    carrier = target.carrier(target.address)
-    mac = (target.interfaces or {}).get(carrier, {}).get("mac", "")
     launched = {link.origin, link.target} <= set(cluster.participants)
+    address = cluster.node(link.target).address
     return (PEER_NEIGHBOUR.fail if launched else PEER_NEIGHBOUR.warn)(
         link.origin,
-        f"packets to {link.target} are sent to the hardware address {link.hardware}, but {carrier} of {link.target} has"
-        f" {mac}",
+        f"packets to {link.target} are sent to the hardware address {link.hardware}, which {link.target} does not have",
         "Delete the neighbor entry, or find the machine with this hardware address. Show the entry with",
-        on_node(link.origin, "ip neighbour show to {address}", address=target.address),
+        on_node(link.origin, "ip neighbour show to {address}", address=address),
         peer=link.target,
         observed=link.hardware,
-        expected=mac,
-        evidence=evidence("/proc/net/arp", f"{target.address} {link.hardware}"),
+        evidence=evidence("/proc/net/arp", f"{address} {link.hardware}"),
     )

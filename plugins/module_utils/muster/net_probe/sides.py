@@ -38,7 +38,7 @@ def of(links: Iterable[Link], cluster: Cluster) -> DropSide | None:
 
 
 def side(link: Link, cluster: Cluster) -> DropSide | None:
-    target, origin = cluster.node(link.target).drops, cluster.node(link.origin).drops
+    target, origin = ((cluster.node(name).served or {}).get("drops") for name in (link.target, link.origin))
     if not is_silent(link) or not target or not origin or ":" in cluster.node(link.target).address:
         return None  # the nodes count IPv4 packets
     # All nodes with a silent link to the target have called it.
@@ -47,14 +47,14 @@ def side(link: Link, cluster: Cluster) -> DropSide | None:
     few = FEW * link.knocks
     if link.left < few:
         return by_filter(link.origin, "does not let the packets leave") if link.neighbour == "known" else None
-    if target.filtered >= MOST * called:
+    if target["filtered"] >= MOST * called:
         return by_filter(link.target, "drops the packets on arrival")
-    if target.half_open >= MOST * called:
-        if origin.filtered >= MOST * link.knocks and not back:
+    if target["half_open"] >= MOST * called:
+        if origin["filtered"] >= MOST * link.knocks and not back:
             return by_filter(link.origin, "drops the replies")
         says = f"the packets arrive at {link.target}, but its replies are lost"
         return DropSide("", f"replies of {link.target}", says)
-    if link.left >= MOST * link.knocks and target.filtered < few and target.half_open < few:
+    if link.left >= MOST * link.knocks and target["filtered"] < few and target["half_open"] < few:
         says = f"the packets leave {link.origin}, but do not arrive at {link.target}"
         return DropSide("", f"between {link.origin} and {link.target}", says)
     return None

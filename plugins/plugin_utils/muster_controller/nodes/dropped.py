@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.net_probe.links import CountedDrops
+from muster.net_probe.links import Drops
 from muster.verdict.reading import read_one
 
 from .program import NodeProgram
@@ -31,4 +31,6 @@ def count(
         ports = [*(port for port in (one["port"], one.get("beats")) if port), *one["ephemeral"]]
         messages.ask(name, "count", {"ports": ports}, program=LISTENER)
     for name, reply in messages.gather("count", list(served), SECONDS, lambda _: None, give_up).items():
-        served[name]["counted"] = read_one(CountedDrops, reply.data)
+        before, after = served[name].get("filtered"), read_one(Drops, reply.data)
+        if before is not None and after is not None and after["filtered"] is not None:
+            served[name]["drops"] = {**after, "filtered": after["filtered"] - before}

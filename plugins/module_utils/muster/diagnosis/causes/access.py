@@ -110,9 +110,10 @@ def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def is_between_boots(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    said = NO_LOGIN.search(why_lost(case, place.node))
-    source = f"the connection to {place.node}"
-    return yes(said[0], source) if said else no("the node did not report a shutdown or a boot", source)
+    why = why_lost(case, place.node)
+    if said := NO_LOGIN.search(why):
+        return yes(said[0], f"the connection to {place.node}")
+    return no("the node reported no boot") if why.strip() else not_looked(f"the state of {place.node} is unknown")
 
 
 def why_lost(case: LaunchCase, node: str) -> str:
@@ -187,7 +188,6 @@ BOOTED = Question(
 BETWEEN_BOOTS = Question(
     "access.booting", "does {node} reject logins because it boots or shuts down?", is_between_boots
 )
-AFTER_A_BOOT = ("access.host_down", "access.ssh_down", "access.login_refused", "access.cut_off", "process.unit")
 
 CAUSES = (
     Cause(
@@ -206,25 +206,13 @@ CAUSES = (
         "access.booted",
         group="access",
         scope="node",
-        says="{node} rebooted during the launch",
+        says="{node} rebooted during the launch, or is still rebooting",
         fix="Look for the reason in the BMC event log and in the journal of the previous boot",
         command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
         places=nodes_booted,
-        confirm=(BOOTED,),
-        instead_of=AFTER_A_BOOT,
-    ),
-    Cause(
-        "access.booting",
-        group="access",
-        scope="node",
-        says="{node} is rebooting or shutting down, so it accepts no logins",
-        fix="Wait until {node} is up, then look for the reason in the journal of the previous boot",
-        command=OnNode("journalctl --boot=-1 --lines=50", become=True),
-        symptoms=(*LOST, "unit.ended", "launch.lease"),
-        places=nodes_lost,
-        confirm=(BETWEEN_BOOTS,),
-        instead_of=AFTER_A_BOOT,
+        confirm=(BOOTED, BETWEEN_BOOTS),
+        instead_of=("access.host_down", "access.ssh_down", "access.login_refused", "access.cut_off", "process.unit"),
     ),
     Cause(
         "access.login_refused",

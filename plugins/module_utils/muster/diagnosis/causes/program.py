@@ -169,7 +169,8 @@ def was_outlived(case: LaunchCase, end: RankEnd) -> bool:
     if case.launch["launcher"] != TORCHRUN.name or end["rank"] in running:
         return False
     if end["gone_at"] is None:
-        return case.launch["live"] and bool(running) and not agent_closes(case.node_ends[end["node"]]["log"])
+        left = case.launch["live"] and end["rank"] in case.flights
+        return left and bool(running) and not agent_closes(case.node_ends[end["node"]]["log"])
     shot, later = case.seen["snapshots"].get(end["node"]), end["gone_at"] + LINGERS
     others = [one for one in case.seen["ranks"] if one["node"] == end["node"] and one is not end]
     ends = [one["gone_at"] for one in others if one["gone_at"] and one["rank"] not in running]
