@@ -15,7 +15,8 @@ ruled out by a question that refutes it, or if every question that could confirm
         refute=(),
     )
 
-The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked.
+The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked. In a log
+alone, an answer "no" without a source, such as a line that nobody printed, does not rule out a cause either.
 """
 
 from __future__ import annotations
@@ -70,6 +71,12 @@ class Symptom:
     victim: bool = False
     final: bool = True
 
+    @property
+    def counts(self) -> bool:
+        """Return whether the symptom can explain the end of its rank: it is in the last output, or a warning of NCCL,
+        whose exceptions do not name the reason."""
+        return self.final or self.id.startswith("nccl.")
+
 
 class CausePlace(NamedTuple):
     """A place where a cause can apply. what: a detail, such as a path, a port, a variable or an exception."""
@@ -120,7 +127,8 @@ class Cause:
     {what}, {address}, {port} (of the head node). symptoms: ids of symptoms that make the cause a candidate. places:
     returns the possible places of the cause for these symptoms. confirm: one answer "yes" confirms the cause. support:
     two answers "yes" make it likely. refute: one answer "yes" rules it out. decisive: symptoms in the last output that
-    alone make the cause likely. instead_of: causes that this cause explains and replaces."""
+    alone make the cause likely. instead_of: causes that this cause explains and replaces. restates: the cause only
+    describes how a rank or launcher ended, so that any cause of a known line in its output comes first."""
 
     id: str
     group: Group
@@ -135,3 +143,4 @@ class Cause:
     refute: tuple[Question, ...] = ()
     decisive: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
+    restates: bool = False

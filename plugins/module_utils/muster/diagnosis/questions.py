@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..verdict.commands import OnNode, playbook
@@ -62,26 +61,3 @@ def shots_at(case: LaunchCase, place: CausePlace) -> list[RankShot]:
 
 
 BY_ID = {text.id: text for text in TEXTS}
-
-
-# ---------------------------------------------------------------- said
-
-# Questions answered by the last output of ranks, where a library reports a comparison or an amount.
-
-
-def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
-    """Return a question that searches the last output of ranks for known texts. containing: a second pattern that the
-    line must match."""
-    patterns = [re.compile(BY_ID[one].pattern) for one in texts]
-    more = re.compile(containing)
-
-    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-        for failure in case.all_failures:
-            if failure.rank is None or (place.rank not in (None, failure.rank)) or place.node not in ("", failure.node):
-                continue
-            for line in (failure.traceback or failure.summary).splitlines():
-                if any(one.search(line) for one in patterns) and more.search(line):
-                    return yes(line.strip()[:400], f"last output of {failure.where}", failure.when)
-        return no("no rank printed this message in its last output")
-
-    return Question(name, asks, look)

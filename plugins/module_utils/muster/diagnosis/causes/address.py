@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 OF_NCCL = "NCCL_SOCKET_IFNAME"
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
 ADVERTISED = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
-OWN = ("process.exception", "process.exception.everywhere")
 NAME_IT = "Set the variable to the interface of the training network, or unset it. List the interfaces of the node"
 ADDRESSES = OnNode("ip -brief address")
 
@@ -182,7 +181,7 @@ CAUSES = (
             ),
         ),
         decisive=("gloo.interface",),
-        instead_of=(*OWN, "absent.rank"),
+        instead_of=("absent.rank",),
     ),
     Cause(
         "address.nccl_interface",
@@ -202,7 +201,6 @@ CAUSES = (
             ),
         ),
         decisive=("nccl.no_interface",),
-        instead_of=OWN,
     ),
     Cause(
         "address.interface_other",

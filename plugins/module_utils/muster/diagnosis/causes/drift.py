@@ -29,10 +29,9 @@ DEBUG, DETAIL = "TORCH_DISTRIBUTED_DEBUG", "DETAIL"
 OF_NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS")
 FIRST_CALLS = 3  # collectives; different settings break these first ones
 SAME_ENVIRONMENT = playbook("site.yml", tags="pytorch")
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 OF_MODELS = (
     *("program.parameter_differs", "program.parameter_count"),
-    *("program.collectives_differ", "program.sizes_differ"),
+    *("program.operation_differs", "program.shapes_differ", "program.types_differ", "program.sizes_differ"),
 )
 OF_VERSIONS = ("python.attribute_missing", "python.syntax", "python.module_missing", "python.library_missing")
 
@@ -133,7 +132,6 @@ def cause(
         places=odd_one(known),
         confirm=(question,),
         instead_of=(
-            *OWN,
             *("program.other_model", "program.other_operation", "program.other_sizes", "program.bytes"),
             *("process.missing.package", "process.missing.library"),
         ),
@@ -207,7 +205,6 @@ CAUSES = (
         symptoms=("cuda.failed", "cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
         confirm=(probe("versions.driver.differ", "does the driver version on {node} differ from the other nodes?"),),
-        instead_of=OWN,
     ),
     Cause(
         "drift.data",
@@ -218,7 +215,7 @@ CAUSES = (
         symptoms=("python.file_missing", "program.checkpoint_keys", "program.checkpoint_sizes"),
         places=where_met,
         confirm=(probe("launch.data", "do the launch data on {node} differ from the other nodes?"),),
-        instead_of=(*OWN, "process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
+        instead_of=("process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
     ),
     Cause(
         "drift.clock",
@@ -233,6 +230,5 @@ CAUSES = (
             probe("net.clock.offset", "is the clock of {node} wrong?"),
             probe("time.unsynchronised", "is the clock of {node} not synchronized?"),
         ),
-        instead_of=OWN,
     ),
 )

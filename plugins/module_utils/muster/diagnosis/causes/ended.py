@@ -46,7 +46,7 @@ def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[
         for one in of_launchers(case):
             if one.node == place.node and reads(case.node_ends[place.node], one):
                 return yes(one.summary, f"{source} on {place.node}", one.when)
-        return no(f"the launcher on {place.node} ended for another reason")
+        return no(f"the launcher on {place.node} ended for another reason", f"{source} on {place.node}")
 
     return look
 
@@ -268,6 +268,7 @@ CAUSES = (
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(UNIT_OOM, OOM_KILLS, OOM_LOGGED),
+        refute=(LAUNCHER_FAILED,),
         instead_of=("process.launcher", "process.unit"),
     ),
     Cause(
@@ -279,6 +280,7 @@ CAUSES = (
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(LAUNCHER_FAILED,),
+        restates=True,
     ),
     Cause(
         "process.hangup",
@@ -289,7 +291,7 @@ CAUSES = (
         symptoms=("python.launcher_signalled",),
         places=signalled_first(HANGUP),
         confirm=(SIGNALLED_FIRST,),
-        instead_of=("process.terminated", "process.launcher.failed"),
+        instead_of=("process.terminated",),
     ),
     Cause(
         "process.terminated",
@@ -301,7 +303,6 @@ CAUSES = (
         symptoms=("python.launcher_signalled",),
         places=signalled_first(""),
         confirm=(SIGNALLED_FIRST,),
-        instead_of=("process.launcher.failed",),
     ),
     Cause(
         "process.rank_terminated",
@@ -333,7 +334,8 @@ CAUSES = (
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.worker_killed", "system.worker_crashed"),
         places=ranks_of_workers,
-        confirm=(WORKER_ENDED,),
-        instead_of=("process.exception", "process.exception.everywhere"),
+        confirm=(),
+        support=(WORKER_ENDED,),
+        decisive=("system.worker_killed", "system.worker_crashed"),
     ),
 )

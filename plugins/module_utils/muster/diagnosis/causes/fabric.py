@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from .. import progress
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from .gpu import OWN, found, where_met
+from .gpu import found, where_met
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ CAUSES = (
             found("fabric_manager.version", "a fabric manager version mismatch"),
             found("fabric_manager.state", "an NVLink fabric that is not ready"),
         ),
-        instead_of=(*OWN, "gpu.absent"),
+        instead_of=("gpu.absent",),
     ),
     Cause(
         "fabric.nvlink",
@@ -90,7 +90,7 @@ CAUSES = (
             found("nvlink.sxid", "an NVSwitch error"),
         ),
         decisive=("cuda.nvlink",),
-        instead_of=(*OWN, "gpu.fault"),
+        instead_of=("gpu.fault",),
     ),
     Cause(
         "fabric.port",
@@ -102,7 +102,6 @@ CAUSES = (
         symptoms=RDMA,
         places=where_met,
         confirm=(PORT, found("rdma.port.down", "an RDMA port that is down")),
-        instead_of=OWN,
     ),
     Cause(
         "fabric.address",
@@ -117,7 +116,6 @@ CAUSES = (
             *(found("rdma.gid.missing", "a missing GID"), found("rdma.gid.index", "an invalid GID index")),
             *(found("rdma.subnet.differ", "a subnet mismatch"), found("rdma.pkey.differ", "a partition mismatch")),
         ),
-        instead_of=OWN,
     ),
     Cause(
         "fabric.peer_to_peer",

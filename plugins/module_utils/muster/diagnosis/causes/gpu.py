@@ -15,7 +15,7 @@ from ...verdict.commands import OnNode, playbook
 from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import probe, said
+from ..questions import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +30,7 @@ MOST_GPUS = 16
 # Values that hide GPUs: empty, an invalid index, a single GPU, or the first GPUs.
 ONE_OR_NONE = ("", "-1", "NoDevFiles", *(str(number) for number in range(MOST_GPUS)))
 FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambda one, two: f"{one},{two}"))
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
-# Causes confirmed by a rank's output alone; a more specific cause replaces them.
+# Causes that a rank's output alone makes likely; a more specific cause replaces them.
 BY_WORDS = ("gpu.number", "gpu.none_seen")
 SMI = OnNode("nvidia-smi")
 LIST = OnNode("nvidia-smi -L")
@@ -158,7 +157,7 @@ CAUSES = (
             found("sw.torch.gpus", "that torch detects too few GPUs"),
         ),
         decisive=("cuda.lost",),
-        instead_of=(*OWN, "gpu.fewer_than_ranks", *BY_WORDS),
+        instead_of=("gpu.fewer_than_ranks", *BY_WORDS),
     ),
     Cause(
         "gpu.fewer_than_ranks",
@@ -170,7 +169,7 @@ CAUSES = (
         symptoms=("cuda.invalid_device",),
         places=where_met,
         confirm=(FEWER, found("gpu.count.differs", "an unexpected number of GPUs")),
-        instead_of=(*OWN, *BY_WORDS),
+        instead_of=BY_WORDS,
     ),
     Cause(
         "gpu.hidden",
@@ -181,7 +180,7 @@ CAUSES = (
         symptoms=("cuda.invalid_device", "cuda.no_gpu"),
         places=where_met,
         confirm=(HIDDEN,),
-        instead_of=(*OWN, "gpu.fewer_than_ranks", "gpu.absent", *BY_WORDS),
+        instead_of=("gpu.fewer_than_ranks", "gpu.absent", *BY_WORDS),
     ),
     Cause(
         "gpu.number",
@@ -193,8 +192,8 @@ CAUSES = (
         command=LIST,
         symptoms=("cuda.invalid_device",),
         places=where_met,
-        confirm=(said("said.number", "did CUDA reject the GPU index?", "cuda.invalid_device"),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=("cuda.invalid_device",),
     ),
     Cause(
         "gpu.none_seen",
@@ -206,8 +205,8 @@ CAUSES = (
         command=LIST,
         symptoms=("cuda.no_gpu",),
         places=where_met,
-        confirm=(said("said.no_gpu", "did torch find no GPU?", "cuda.no_gpu"),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=("cuda.no_gpu",),
     ),
     Cause(
         "gpu.taken",
@@ -220,7 +219,6 @@ CAUSES = (
         places=where_met,
         confirm=(found("gpu.compute_mode", "an exclusive compute mode"),),
         support=(found("gpu.process.foreign", "a GPU process outside the launch"),),
-        instead_of=OWN,
     ),
     Cause(
         "gpu.no_code",
@@ -231,11 +229,8 @@ CAUSES = (
         command=playbook("playbooks/plan.yml"),
         symptoms=("cuda.no_code",),
         places=where_met,
-        confirm=(
-            found("sw.torch.no_code", "a torch build without code for the GPUs"),
-            said("said.no_code", "did CUDA find no code for the GPU?", "cuda.no_code"),
-        ),
-        instead_of=OWN,
+        confirm=(found("sw.torch.no_code", "a torch build without code for the GPUs"),),
+        decisive=("cuda.no_code",),
     ),
     Cause(
         "gpu.driver.old",
@@ -246,11 +241,8 @@ CAUSES = (
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
-        confirm=(
-            found("sw.cuda.driver_old", "a driver that is too old"),
-            said("said.driver_old", "did torch report a driver that is too old?", "cuda.driver_old"),
-        ),
-        instead_of=OWN,
+        confirm=(found("sw.cuda.driver_old", "a driver that is too old"),),
+        decisive=("cuda.driver_old",),
     ),
     Cause(
         "gpu.driver.mismatch",
@@ -262,7 +254,7 @@ CAUSES = (
         symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
         places=where_met,
         confirm=(found("gpu.driver.mismatch", "a driver version mismatch"),),
-        instead_of=(*OWN, "gpu.absent", "gpu.none_seen"),
+        instead_of=("gpu.absent", "gpu.none_seen"),
     ),
     Cause(
         "gpu.ecc",
@@ -275,7 +267,7 @@ CAUSES = (
         places=where_met,
         confirm=(ECC_GREW, found("gpu.ecc.uncorrected", "an uncorrected memory error")),
         decisive=("cuda.ecc",),
-        instead_of=(*OWN, "gpu.fault"),
+        instead_of=("gpu.fault",),
     ),
     Cause(
         "gpu.fault",
@@ -291,7 +283,7 @@ CAUSES = (
         places=every_node,
         confirm=(XID,),
         support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that needs a reset")),
-        instead_of=(*OWN, "program.illegal_access", "program.straggler", "program.alone"),
+        instead_of=("program.illegal_access", "program.straggler", "program.alone"),
     ),
     Cause(
         "program.illegal_access",
@@ -304,7 +296,6 @@ CAUSES = (
         confirm=(XID_OF_PROGRAM,),
         refute=(XID,),
         decisive=("cuda.illegal_access",),
-        instead_of=OWN,
     ),
 )
 
@@ -423,7 +414,7 @@ OF_MEMORY = (
             LITTLE_OF_ITS_OWN,
         ),
         refute=(BEYOND,),
-        instead_of=(*OWN, "gpu.memory.own", "gpu.memory.full"),
+        instead_of=("gpu.memory.own", "gpu.memory.full"),
     ),
     Cause(
         "gpu.memory.own",
@@ -434,7 +425,7 @@ OF_MEMORY = (
         symptoms=("cuda.out_of_memory",),
         places=ranks_that_met,
         confirm=(OWN_MEMORY, BEYOND),
-        instead_of=(*OWN, "gpu.memory.full"),
+        instead_of=("gpu.memory.full",),
     ),
     Cause(
         "gpu.memory.full",
@@ -445,7 +436,7 @@ OF_MEMORY = (
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
-        confirm=(said("said.memory_full", "did CUDA run out of memory in rank {rank}?", *FULL),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=FULL,
     ),
 )

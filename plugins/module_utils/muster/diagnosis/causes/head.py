@@ -317,7 +317,7 @@ CAUSES = (
             OTHER_PROGRAM,
             probed("does another program respond on port {port} of {node}?", "net.master_port.foreign"),
         ),
-        instead_of=("process.exception", "process.launcher", "head.nobody_listens"),
+        instead_of=("process.launcher", "head.nobody_listens"),
     ),
     Cause(
         "head.stale_store",
@@ -329,6 +329,6 @@ CAUSES = (
         symptoms=("store.in_use", "store.closed", "store.key", "store.barrier", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),
         confirm=(STALE,),
-        instead_of=("process.exception", "process.launcher", "head.other_program"),
+        instead_of=("process.launcher", "head.other_program"),
     ),
 )

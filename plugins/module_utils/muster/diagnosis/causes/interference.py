@@ -91,7 +91,6 @@ CAUSES = (
         places=speakers,
         confirm=(Question("interference.variables", "are proxy variables set on {node}?", has_proxy),),
         decisive=("interference.proxy_error",),
-        instead_of=("process.exception", "process.exception.everywhere", "process.launcher.failed"),
     ),
     Cause(
         "interference.container",

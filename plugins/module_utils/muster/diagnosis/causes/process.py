@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from ...launch.endings import Ending
+from ...launch.tracebacks import FRAME
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import shots_at, state_of
+from ..symptoms import COMMUNICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import NodeRecord
     from ..model import CauseAnswer, Places, Symptom
 
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 KILLED = ("SIGKILL",)
+IN_A_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3")
 OOM_LINE = ("Out of memory: Killed process", "oom-kill:", "Memory cgroup out of memory")
 
 
@@ -73,14 +79,27 @@ def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def ended_by_itself(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and one.node == place.node and not one.cascade:
-            return yes(one.summary, f"last output of {one.where}", one.when)
-    return no("the rank ended because another rank ended")
+            source = f"last output of {one.where}"
+            return says_no_reason(case, one) or yes(one.summary, source, one.when)
+    return no("the rank ended because another rank ended", "last output of the ranks")
 
 
 def ended_alike(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if on_every_rank(case, place.what):
-        return yes(place.what, f"last output of all {case.launch['world_size']} ranks")
-    return no()
+    alike = [one for one in case.all_failures if one.summary == place.what]
+    source = f"last output of all {case.launch['world_size']} ranks"
+    return says_no_reason(case, alike[0]) or yes(place.what, source)
+
+
+def says_no_reason(case: LaunchCase, failure: Failure) -> CauseAnswer | None:
+    """In a log alone, an exception of a library, or an exit without a word, does not show why a rank ended."""
+    if not case.is_only_a_log:
+        return None
+    frames = FRAME.findall(failure.traceback)
+    if failure.ending is Ending.EXIT and not failure.traceback and ":" not in failure.summary:
+        return not_looked("the rank printed no reason")
+    if COMMUNICATION.search(failure.summary) or (frames and IN_A_LIBRARY.search(frames[-1])):
+        return not_looked("the exception was raised by a library, and its reason is unknown")
+    return None
 
 
 def killed_for_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -169,7 +188,8 @@ def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
-    return yes(place.what, "launcher record of the rank") if end["code"] > 0 else no()
+    unknown = next((why for one in case.all_failures if one.rank == place.rank and (why := says_no_reason(case, one))), None)
+    return unknown or (yes(place.what, "launcher record of the rank") if end["code"] > 0 else no())
 
 
 def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -215,6 +235,7 @@ CAUSES = (
         symptoms=("rank.exception",),
         places=alone_with_it,
         confirm=(OWN_END,),
+        restates=True,
     ),
     Cause(
         "process.exception.everywhere",
@@ -225,6 +246,7 @@ CAUSES = (
         symptoms=("rank.exception",),
         places=shared_by_all,
         confirm=(ALIKE,),
+        restates=True,
     ),
     Cause(
         "process.exit",
@@ -235,6 +257,7 @@ CAUSES = (
         symptoms=("rank.exit",),
         places=ranks_shown,
         confirm=(EXITED,),
+        restates=True,
     ),
     Cause(
         "process.memory.limit",
@@ -245,7 +268,7 @@ CAUSES = (
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OWN_LIMIT,),
-        instead_of=("process.exception", "process.worker", "process.memory.machine", "process.killed"),
+        instead_of=("process.worker", "process.memory.machine", "process.killed"),
     ),
     Cause(
         "process.memory.machine",
@@ -257,7 +280,7 @@ CAUSES = (
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OOM_KILLS, OOM_LOGGED),
-        instead_of=("process.exception", "process.worker", "process.killed"),
+        instead_of=("process.worker", "process.killed"),
     ),
     Cause(
         "process.killed",
@@ -279,6 +302,7 @@ CAUSES = (
         symptoms=("rank.signal",),
         places=ranks_by_signal(*CRASHES),
         confirm=(CRASHED,),
+        restates=True,
     ),
     Cause(
         "process.stopped",

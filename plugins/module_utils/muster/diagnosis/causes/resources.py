@@ -29,7 +29,6 @@ LOCKED = "max_locked_memory"
 FORK_REJECTED = "fork rejected by pids controller"
 TABLE_FULL = "nf_conntrack: table full"
 TRIED = re.compile(r"you tried to allocate (\d+) bytes")
-OWN = ("process.exception", "process.exception.everywhere", "process.exit", "process.crash", "process.worker")
 
 
 def counts(one: Symptom) -> bool:
@@ -291,7 +290,6 @@ CAUSES = (
         symptoms=NO_SPACE,
         places=where_met,
         confirm=(NO_ROOM,),
-        instead_of=(*OWN, "process.launcher.failed"),
     ),
     Cause(
         "resources.inodes",
@@ -303,7 +301,6 @@ CAUSES = (
         symptoms=NO_SPACE,
         places=where_met,
         confirm=(NO_INODES,),
-        instead_of=(*OWN, "process.launcher.failed"),
     ),
     Cause(
         "resources.read_only",
@@ -315,7 +312,6 @@ CAUSES = (
         symptoms=("system.read_only",),
         places=where_met,
         confirm=(READ_ONLY, DISK_READ_ONLY),
-        instead_of=OWN,
     ),
     Cause(
         "resources.shared_memory",
@@ -330,7 +326,7 @@ CAUSES = (
         ),
         places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),
-        instead_of=OWN,
+        instead_of=("process.crash",),
     ),
     Cause(
         "resources.files",
@@ -341,7 +337,6 @@ CAUSES = (
         symptoms=("system.files",),
         places=ranks_that_met,
         confirm=(FILES,),
-        instead_of=OWN,
     ),
     Cause(
         "resources.tasks",
@@ -352,7 +347,6 @@ CAUSES = (
         symptoms=("system.tasks",),
         places=where_met,
         confirm=(REFUSED, PROCESSES, TASKS),
-        instead_of=OWN,
     ),
     Cause(
         "resources.locked_memory",
@@ -363,7 +357,6 @@ CAUSES = (
         symptoms=("nccl.locked_memory",),
         places=where_met,
         confirm=(MEMLOCK, MEMLOCK_FOUND),
-        instead_of=OWN,
     ),
     Cause(
         "resources.processor_time",
@@ -395,6 +388,5 @@ CAUSES = (
         symptoms=("system.memory",),
         places=ranks_that_met,
         confirm=(TOO_MUCH,),
-        instead_of=OWN,
     ),
 )
