@@ -46,7 +46,8 @@ SECTIONS = {
     "cuda": "CUDA",
     "program": "The program",
     "python": "Python",
-    "system": "The kernel and the C library",
+    "system": "The kernel, the C library and the shell",
+    "before": "Before the launch",
 }
 WITHOUT_A_LINE = "No line at all"
 SAME = "the same as for the line above"

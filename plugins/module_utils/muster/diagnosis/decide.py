@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from . import symptoms
 from .model import NEAREST, CauseAnswer, not_looked, yes
-from .texts.usual import USUAL
+from .texts import TEXTS
+from .texts.usual import USUAL, VAGUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 CONFIRMED, LIKELY, POSSIBLE, RULED_OUT = "confirmed", "likely", "possible", "ruled out"
 EXPLAINED = "explained"  # by a better cause; neither reported nor ruled out
+ORDINARY = frozenset(text.id for text in TEXTS if text.ordinary)
 ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 
@@ -99,6 +101,7 @@ def plainly(question: Question, case: LaunchCase, place: CausePlace) -> CauseAns
 def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     seen = symptoms.read(case)
     telling = [one for one in seen if not follows(case, one)]
+    telling = [one for one in telling if one.id not in ORDINARY] or telling
     found = [
         judge(case, cause, place, by, ask)
         for cause in causes
@@ -158,11 +161,15 @@ def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, .
     connections, handled errors and causes against which the log speaks come last."""
     lines = [each for each in one.by if concerns(each, one.place)] or one.by
     told = min(
-        (not each.counts, each.id in symptoms.OTHERS, each.victim, breadth[each.id], place_among(one, each))
-        for each in lines
+        (not each.counts, each.victim, rank_of(each), breadth[each.id], place_among(one, each)) for each in lines
     )
     silent = bool(one.answered("no", one.cause.confirm))
     return (one.cause.restates, not one.proofs, silent, told, NEAREST.index(one.cause.scope))
+
+
+def rank_of(line: Symptom) -> int:
+    """Return 0 for a line that names a reason, 1 for a line that only names a failed library, 2 for an exit."""
+    return 2 if line.id in symptoms.OTHERS else int(line.id in VAGUE)
 
 
 def place_among(one: JudgedCause, line: Symptom) -> int:
@@ -260,6 +267,10 @@ def explains(deeper: JudgedCause, one: JudgedCause) -> bool:
 def ordered(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """Sort the causes by the number of symptoms they explain, then by start time, then by scope, from a single process
     to the cluster."""
-    return sorted(
-        judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))
-    )
+
+    def key(one: JudgedCause) -> tuple[object, ...]:
+        lines = {each.id for each in one.by}
+        without_words = one.cause.restates and lines <= set(symptoms.OTHERS)
+        return (without_words, one.cause.restates, -len(lines), one.since, NEAREST.index(one.cause.scope))
+
+    return sorted(judged, key=key)

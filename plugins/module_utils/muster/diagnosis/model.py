@@ -47,6 +47,7 @@ Group = Literal[
     "access",  # a node or its ssh is down, or the controller has no connection
     "gpu",  # GPUs and their fabric
     "interference",  # proxies, container networks, service meshes
+    "before",  # what failed before the launch: driver modules, packages, logins
 ]
 # Of causes that explain equally many symptoms, the one nearest to a process comes first.
 NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code", "unknown")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.commands import OnNode, playbook
+from .case import once
 from .model import Question, no, not_looked, yes
+from .symptoms import read
 from .texts import TEXTS
 
 if TYPE_CHECKING:
@@ -61,3 +63,12 @@ def shots_at(case: LaunchCase, place: CausePlace) -> list[RankShot]:
 
 
 BY_ID = {text.id: text for text in TEXTS}
+
+
+@once
+def printed(case: LaunchCase) -> dict[str, set[str]]:
+    """Return the ids of the known lines that each node printed, at any time."""
+    found: dict[str, set[str]] = {}
+    for one in read(case):
+        found.setdefault(one.node, set()).add(one.id)
+    return found

@@ -33,7 +33,10 @@ CALLED_HEAD = (
     "rendezvous.connection",
 )
 # Symptoms of the head node, or of all nodes, waiting for others.
-WAITED = ("store.clients", "store.barrier", "rendezvous.timeout", "launch.stalled")
+WAITED = (
+    *("store.clients", "store.barrier", "store.timeout", "store.members"),
+    *("rendezvous.timeout", "launch.stalled"),
+)
 STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
 CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")

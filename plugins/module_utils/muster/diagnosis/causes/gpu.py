@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LITTLE_MEMORY = 0.05  # share of available memory
 MOST_GPUS = 16
 # Values that hide GPUs: empty, an invalid index, a single GPU, or the first GPUs.
 ONE_OR_NONE = ("", "-1", "NoDevFiles", *(str(number) for number in range(MOST_GPUS)))
@@ -34,6 +35,7 @@ FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambd
 BY_WORDS = ("gpu.number", "gpu.none_seen")
 SMI = OnNode("nvidia-smi")
 LIST = OnNode("nvidia-smi -L")
+MEMINFO = OnNode("cat /proc/meminfo")
 LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
@@ -130,6 +132,16 @@ def ecc_grew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("no GPU had new uncorrected memory errors")
 
 
+def free_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    record = case.record(place.node)
+    available, total = (record["memory"].get(name) if record else None for name in ("available", "total"))
+    if not available or not total:
+        return not_looked(case.why_not(place.node, "memory"))
+    said = f"{gigabytes(available)} of {gigabytes(total)} available"
+    source = f"memory of {place.node}"
+    return yes(said, source) if available < LITTLE_MEMORY * total else no(said, source)
+
+
 NONE_THERE = Question("gpu.none", "does {node} have no GPU?", none_there, SMI)
 FEWER = Question("gpu.fewer", "does {node} have fewer GPUs than ranks?", fewer_than_ranks, SMI)
 HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
@@ -194,6 +206,7 @@ CAUSES = (
         places=where_met,
         confirm=(),
         decisive=("cuda.invalid_device",),
+        restates=True,
     ),
     Cause(
         "gpu.none_seen",
@@ -207,6 +220,7 @@ CAUSES = (
         places=where_met,
         confirm=(),
         decisive=("cuda.no_gpu",),
+        restates=True,
     ),
     Cause(
         "gpu.taken",
@@ -278,7 +292,7 @@ CAUSES = (
         command=LOG,
         symptoms=(
             *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
-            *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote"),
+            *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote", "system.xid"),
         ),
         places=every_node,
         confirm=(XID,),
@@ -286,12 +300,36 @@ CAUSES = (
         instead_of=("program.illegal_access", "program.straggler", "program.alone"),
     ),
     Cause(
+        "gpu.memory.unified",
+        group="gpu",
+        scope="node",
+        says="the memory of {node}, which CPU and GPU share, has too little free memory (MemFree) for the driver",
+        fix="Leave more free memory: smaller GPU memory share, fewer processes, drop the page cache. Check MemFree and"
+        " CmaFree",
+        command=MEMINFO,
+        symptoms=("system.unified_memory", "nccl.locked_memory"),
+        places=where_met,
+        confirm=(Question("memory.free", "was the free memory of {node} used up?", free_memory, MEMINFO),),
+    ),
+    Cause(
+        "gpu.profiling",
+        group="gpu",
+        scope="node",
+        says="the driver on {node} lets only administrators read GPU performance counters, which the profiler needs",
+        fix="Set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or profile without hardware counters."
+        " Check RmProfilingAdminOnly",
+        command=OnNode("cat /proc/driver/nvidia/params"),
+        symptoms=("cuda.profiling",),
+        places=where_met,
+        confirm=(),
+    ),
+    Cause(
         "program.illegal_access",
         group="program",
         scope="code",
         says="a CUDA kernel of the program accessed invalid memory on {node} (NVIDIA calls this an application error)",
         fix="Run the program with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
-        symptoms=("cuda.illegal_access", "cuda.failed"),
+        symptoms=("cuda.illegal_access", "cuda.failed", "system.xid.program"),
         places=where_met,
         confirm=(XID_OF_PROGRAM,),
         refute=(XID,),
@@ -438,5 +476,6 @@ OF_MEMORY = (
         places=ranks_that_met,
         confirm=(),
         decisive=FULL,
+        restates=True,
     ),
 )

@@ -68,12 +68,13 @@ def could_not_begin(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends[place.node]
     if end["reason"] == "exec":
         return yes(end["error"] or "the launcher could not be run", f"launch unit on {place.node}", end["ended_at"])
-    return no("the launcher was started")
+    return no("the launcher was started", f"log of {place.node}" if end["log"] else "")
 
 
 def nodes_that_could_not(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None)
+    told = [CausePlace(one.node, what=one.about.get("name", "")) for one in by if one.id == NOT_FOUND and one.node]
+    ended = [CausePlace(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None]
+    return iter(told or ended)
 
 
 def refused_the_options(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -100,6 +101,7 @@ ONLY_THERE = Question(
 NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
 NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)
 WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
+NOT_FOUND = "shell.command_missing"
 MISSING_FILE = ("python.file_missing", "python.script_missing", "shell.file_missing")
 PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from the locked versions?")
 
@@ -167,12 +169,13 @@ CAUSES = (
         "process.missing.launcher",
         group="process",
         scope="node",
-        says="the launcher could not be executed on {node}",
+        says="the launcher could not be executed on {node} ({what})",
         fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
-        symptoms=("agent.ended", "launch.start"),
+        symptoms=("agent.ended", "launch.start", NOT_FOUND),
         places=nodes_that_could_not,
         confirm=(NOT_BEGUN,),
+        decisive=(NOT_FOUND,),
         instead_of=("process.launcher",),
     ),
     Cause(

@@ -37,13 +37,9 @@ def ranks_shown(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 
 def ranks_by_signal(*signals: str) -> Places:
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-        del case
         for one in by:
-            if (
-                one.rank is not None
-                and not one.victim
-                and (one.id != "rank.signal" or one.about.get("signal") in signals)
-            ):
+            has_place = one.rank is not None or case.is_only_a_log
+            if has_place and not one.victim and (one.id != "rank.signal" or one.about.get("signal") in signals):
                 yield CausePlace(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
@@ -224,6 +220,7 @@ EXITED = Question("rank.exited", "did rank {rank} exit with an error code?", scr
 NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait for a network file system?", in_its_stack)
 
 STUCK = ("launch.stalled", "rank.victim")
+OOM = ("rank.signal", "system.worker_killed", "system.killed", "system.actor_died")
 
 CAUSES = (
     Cause(
@@ -265,9 +262,10 @@ CAUSES = (
         scope="node",
         says="the OOM killer ended rank {rank} on {node}, because the launch reached its memory limit",
         fix="Reduce memory use (batch, workers, prefetch), or increase the memory limit of the launch",
-        symptoms=("rank.signal", "system.worker_killed"),
+        symptoms=(*OOM, "system.oom_limit"),
         places=ranks_by_signal(*KILLED),
         confirm=(OWN_LIMIT,),
+        decisive=("system.oom_limit",),
         instead_of=("process.worker", "process.memory.machine", "process.killed"),
     ),
     Cause(
@@ -277,9 +275,10 @@ CAUSES = (
         says="the OOM killer ended rank {rank} on {node}, because the machine ran out of memory",
         fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
-        symptoms=("rank.signal", "system.worker_killed"),
+        symptoms=(*OOM, "system.oom_killer"),
         places=ranks_by_signal(*KILLED),
         confirm=(OOM_KILLS, OOM_LOGGED),
+        decisive=("system.oom_killer",),
         instead_of=("process.worker", "process.killed"),
     ),
     Cause(
@@ -288,7 +287,7 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} was killed by SIGKILL; the sender is unknown, but it was not the OOM killer",
         fix="Ask the users of {node}; if auditd runs on {node}, ausearch shows the sender",
-        symptoms=("rank.signal",),
+        symptoms=("rank.signal", "system.killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(NOT_FOR_MEMORY,),
         refute=(OOM_KILLS, OOM_LOGGED),
@@ -299,7 +298,7 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} crashed in native code ({what})",
         fix="Read the faulthandler stack in the log of rank {rank}, and try to reproduce the crash on one node",
-        symptoms=("rank.signal",),
+        symptoms=("rank.signal", "system.crashed"),
         places=ranks_by_signal(*CRASHES),
         confirm=(CRASHED,),
         restates=True,

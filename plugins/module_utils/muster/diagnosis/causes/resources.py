@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from ...verdict.words import gigabytes
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import probe
+from ..questions import printed, probe
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
@@ -133,6 +133,12 @@ def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswe
         return yes(f"the limit on {what} is {soft}{others}", f"limits of the launch on {place.node}")
 
     return look
+
+
+def printed_unlimited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    if "nccl.locked_unlimited" in printed(case).get(place.node, ()):
+        return yes("ulimit -l is unlimited", f"output of NCCL on {place.node}")
+    return not_looked("NCCL did not print the limit")
 
 
 def limits_of(case: LaunchCase, node: str) -> dict[str, list[int | None]]:
@@ -265,7 +271,11 @@ REFUSED = Question(
 )
 PROCESSES = probe("os.limits.processors", "is the process limit on {node} too low?")
 TASKS = probe("os.limits.tasks", "is the task limit of systemd units on {node} too low?")
-MEMLOCK = Question("limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"))
+LIMITS = OnNode("prlimit --memlock")
+MEMLOCK = Question(
+    "limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"), LIMITS
+)
+UNLIMITED = Question("said.memlock", "did NCCL find no limit on locked memory on {node}?", printed_unlimited)
 MEMLOCK_FOUND = probe("os.limits.memlock", "is the limit on locked memory of {node} too low?")
 THROTTLED = Question("cpu.held_back", "did a CPU limit throttle the launch on {node}?", is_throttled)
 CONNTRACK = Question(
@@ -322,7 +332,7 @@ CAUSES = (
         command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
-            "rank.signal",
+            *("rank.signal", "nccl.system_error"),
         ),
         places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),
@@ -353,10 +363,12 @@ CAUSES = (
         group="resources",
         scope="node",
         says="the limit on locked memory of the launch on {node} is too low for RDMA",
-        fix="Remove the limit on locked memory (site.yml --tags baseline does this)",
+        fix="Remove the limit on locked memory (site.yml --tags baseline does this). Show the limits of the user",
+        command=LIMITS,
         symptoms=("nccl.locked_memory",),
         places=where_met,
         confirm=(MEMLOCK, MEMLOCK_FOUND),
+        refute=(UNLIMITED,),
     ),
     Cause(
         "resources.processor_time",
