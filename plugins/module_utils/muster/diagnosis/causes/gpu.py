@@ -144,7 +144,12 @@ def free_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 NONE_THERE = Question("gpu.none", "does {node} have no GPU?", none_there, SMI)
 FEWER = Question("gpu.fewer", "does {node} have fewer GPUs than ranks?", fewer_than_ranks, SMI)
-HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
+HIDDEN = Question(
+    "gpu.hidden",
+    "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?",
+    hidden,
+    by_hand=OnNode(f"printenv {VISIBLE}"),
+)
 XID = Question("gpu.xid.hardware", "did {node} log an Xid of a GPU fault?", xid_logged(True), LOG)
 XID_OF_PROGRAM = Question("gpu.xid.program", "did {node} log an Xid of a program error?", xid_logged(False), LOG)
 ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} have new uncorrected memory errors?", ecc_grew, SMI)
@@ -360,8 +365,11 @@ FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 
 
 def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+    return (
+        CausePlace(one.node, rank=one.rank)
+        for one in by
+        if one.node and one.counts and (one.rank is not None or case.is_only_a_log)
+    )
 
 
 def out_of_memory_words(case: LaunchCase, place: CausePlace) -> str:

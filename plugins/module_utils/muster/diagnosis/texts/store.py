@@ -71,7 +71,7 @@ TEXTS = (
     ),
     Text(
         "store.name",
-        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - |ValueError: host not found: ",
+        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - |: host not found: ",
         "this node cannot resolve the name of the head node",
         "[W1123 19:44:30.271034287 socket.cpp:764] [c10d] The IPv6 network addresses of (headnode.invalid,"
         " 29505) cannot"

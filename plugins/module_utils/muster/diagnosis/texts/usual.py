@@ -10,6 +10,7 @@ VAGUE = frozenset(
     {
         *("nccl.system_error", "nccl.cuda_error", "nccl.internal_error", "nccl.remote", "nccl.heartbeat"),
         *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout"),
+        *("system.actor_died", "system.crashed", "system.killed"),
     }
 )
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
@@ -32,7 +33,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "store.timeout": ABSENT,
     "store.members": ABSENT,
     "store.key": ("absent.rank", "absent.busy", "absent.node", "head.stale_store"),
-    "store.in_use": ("head.other_program", "head.stale_store"),
+    "store.in_use": ("head.stale_store", "head.other_program"),
     "store.closed": ("head.nobody_listens", "head.other_program", "head.stale_store"),
     "gloo.connect.refused": ("address.loopback", "address.bridge", "address.other", "network.ports_rejected"),
     "gloo.connect.no_host": ("network.ports_rejected", "address.other", "address.bridge"),
