@@ -163,7 +163,7 @@ def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, .
     told = min(
         (not each.counts, each.victim, rank_of(each), breadth[each.id], place_among(one, each)) for each in lines
     )
-    silent = bool(one.answered("no", one.cause.confirm))
+    silent = {answer.word for question, answer in one.answers if question in one.cause.confirm} == {"no"}
     return (one.cause.restates, not one.proofs, silent, told, NEAREST.index(one.cause.scope))
 
 

@@ -16,7 +16,7 @@ from ..verdict.printable import printable
 from ..verdict.words import few
 from .arguments import is_host
 from .case import UNNAMED
-from .decide import CONFIRMED, LIKELY
+from .decide import CONFIRMED, LIKELY, ORDINARY
 from .model import NEAREST
 from .symptoms import OTHERS
 
@@ -53,7 +53,7 @@ BY_HAND = {
 UNKNOWN = {
     "rank": (("rank {rank}", "a rank"),),
     "port": (("port {port}", "the launch port"),),
-    "node": (("the head node {node}", "the head node"), ("{node}", "an unknown node")),
+    "node": (("the head node {node}", "the head node"), ("{node}", UNNAMED)),
     "peer": (("{peer}", "the other node"),),
 }
 PLACES = re.compile(rf" \(\{{what\}}\)|\{{({NAMES})\}}")
@@ -224,7 +224,8 @@ def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str
 def check_of(case: LaunchCase, one: JudgedCause) -> FindingFix:
     """Return what shows whether a cause is right: the first open question that has a command, otherwise the cause's own
     command, otherwise the advice."""
-    asked = [(printable(filled(case, one, question.asks)), question) for question in one.open_questions]
+    questions = [] if one.cause.restates else one.open_questions
+    asked = [(printable(filled(case, one, question.asks)), question) for question in questions]
     for asks, question in asked:
         if command := command_of(case, one, question.command) or command_of(case, one, question.by_hand):
             return fix_with(asks, command)
@@ -237,10 +238,11 @@ def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
     """Return the values of the placeholders."""
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
+    node = "" if node == UNNAMED else node
     ports = {each.about["port"] for each in one.by if "port" in each.about}
     return {
         "node": EVERY_NODE if one.everywhere else node,
-        "peer": one.place.peer,
+        "peer": "" if one.place.peer == UNNAMED else one.place.peer,
         "rank": rank,
         "what": one.place.what,
         "path": one.place.what,
@@ -286,7 +288,7 @@ def check_line(case: LaunchCase, one: JudgedCause) -> str:
     check = check_of(case, one)
     if not (command := check.get("command", "")):
         return check["text"]
-    at = one.place.node if one.place.node not in ("", UNNAMED) else "the affected node"
+    at = values_of(case, one)["node"] or "the affected node"
     return f"run: {command}" if command.startswith("ansible") else f"on {at}, run: {command}"
 
 
@@ -301,19 +303,20 @@ def cut(text: str) -> str:
 def symptom(case: LaunchCase, seen: Sequence[Symptom]) -> str:
     """Return the first symptom that is not a consequence of another one; if all are, the first."""
     closed = {one.rank for one in case.all_failures if one.by_launcher}
-    own = [one for one in seen if not one.victim and one.final] or list(seen)
-    first = min(own, key=lambda one: (one.rank in closed, wordless(one), one.when == 0.0, one.when), default=None)
+    worded = [one for one in seen if not wordless(one)] or list(seen)
+    own = [one for one in worded if not one.victim and one.final] or worded
+    first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
     if first is None:
         return case.launch["ending_text"] or "no error was recorded"
     rank = "" if first.rank is None else f"rank {first.rank}"
-    place = ", ".join(part for part in (rank, first.node) if part)
+    place = ", ".join(part for part in (rank, first.node) if part and part != UNNAMED)
     line = f"{first.line}{more_words(case, first)}"
     return f"{place}: {line}" if place else line
 
 
 def wordless(symptom: Symptom) -> bool:
-    """Return whether a symptom is only an exit code or signal."""
-    return symptom.id in ("rank.exit", "rank.signal", "agent.ended") and ": " not in symptom.line
+    """Return whether a symptom is only an exit code, a signal or an ordinary line."""
+    return symptom.id in ORDINARY or (symptom.id in ("rank.exit", "agent.ended") and ": " not in symptom.line)
 
 
 def more_words(case: LaunchCase, first: Symptom) -> str:

@@ -22,11 +22,31 @@ if TYPE_CHECKING:
 
     from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import CauseAnswer, Group, Symptom
+    from ..model import CauseAnswer, Group, Places, Symptom
 
 
+INCONSISTENT = "program.inconsistent"
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+
+
+def compared(name: str, *, same: str = "") -> Places:
+    """Return a function that yields a place with what the ranks printed about their collective, if it differs. same: a
+    part that must not differ."""
+
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+        del case
+        printed = {one.about["rank"]: one.about for one in by if one.id == INCONSISTENT}
+        values, others = ({about.get(part, "") for about in printed.values()} for part in (name, same))
+        ranks = ", ".join(f"rank {rank}: {about.get(name, '')}" for rank, about in sorted(printed.items()))
+        yield CausePlace(what=ranks if len(values) > 1 and len(others) == 1 else "")
+
+    return places
+
+
+def was_printed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    del case
+    return yes(place.what, "output of the ranks (TORCH_DISTRIBUTED_DEBUG)") if place.what else no()
 
 
 def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -182,12 +202,13 @@ def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("no other rank waited afterwards")
 
 
+PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed)
 OTHER_OPERATION = Question(
     "calls.operation", "do the ranks run different collectives at the same position?", differ(progress.operation)
 )
 OTHER_SIZES = Question("calls.sizes", "do the ranks run a collective with different sizes?", differ(progress.sizes))
 OTHER_TYPES = Question("calls.types", "do the ranks run a collective with different dtypes?", differ(progress.types))
-DIFFER = ("program.operation_differs", "program.shapes_differ", "program.types_differ")
+DIFFER = ("program.operation_differs", "program.shapes_differ", "program.types_differ", INCONSISTENT)
 BEHIND = Question(
     "rank.behind",
     "is rank {rank} behind the other ranks and not in a collective?",
@@ -211,8 +232,8 @@ CAUSES = (
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
         symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_OPERATION,),
+        places=compared("operation"),
+        confirm=(OTHER_OPERATION, PRINTED),
         decisive=("program.operation_differs",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.other_sizes", "program.other_types", "program.bytes"),
     ),
@@ -223,8 +244,8 @@ CAUSES = (
         says="the ranks run the same collective with tensors of different sizes",
         fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
         symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_SIZES,),
+        places=compared("sizes", same="operation"),
+        confirm=(OTHER_SIZES, PRINTED),
         decisive=("program.shapes_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),
@@ -235,8 +256,8 @@ CAUSES = (
         says="the ranks run the same collective with tensors of different dtypes",
         fix="Use the same dtype on all ranks",
         symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_TYPES,),
+        places=compared("types", same="operation"),
+        confirm=(OTHER_TYPES, PRINTED),
         decisive=("program.types_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),

@@ -79,6 +79,15 @@ TEXTS = (
         "torch 2.13, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
     ),
     Text(
+        "program.inconsistent",
+        r"Rank (?P<rank>\d+) is running inconsistent collective: CollectiveFingerPrint\((?:SequenceNumber=\d+, )?"
+        r"OpType=(?P<operation>\w+)(?:, TensorShape=(?P<sizes>\[[\d, ]*\]))?(?:, TensorDtypes=(?P<types>\w+))?",
+        "torch found that this rank runs another collective than the other ranks; compare the lines of two ranks",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running inconsistent collective:"
+        " CollectiveFingerPrint(OpType=ALLGATHER, TensorShape=[23, 256], TensorDtypes=Float,",
+        "torch 1.9 to 1.12; xljh0520/JOTR#4",
+    ),
+    Text(
         "program.sizes_differ",
         r"op\.preamble\.length <= op\.nbytes\. (?P<received>\d+) vs (?P<expected>\d+)",
         "Gloo received more data than this rank expected: the ranks run different collectives or sizes",
