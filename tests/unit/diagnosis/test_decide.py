@@ -47,7 +47,9 @@ def test_every_cause_has_a_case() -> None:
 
 def most_certain(cause: Cause) -> str:
     """Return the highest certainty that a cause can have."""
-    return CONFIRMED if cause.confirm else LIKELY if cause.decisive or cause.support else POSSIBLE
+    if any(not one.by_words for one in cause.confirm):
+        return CONFIRMED
+    return LIKELY if cause.confirm or cause.decisive or cause.support else POSSIBLE
 
 
 def test_running_launch_is_reported_as_running() -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CONFIRMED, LIKELY, POSSIBLE, RULED_OUT = "confirmed", "likely", "possible", "ruled out"
 EXPLAINED = "explained"  # by a better cause; neither reported nor ruled out
 ORDINARY = frozenset(text.id for text in TEXTS if text.ordinary)
+LINE = 100  # characters by which a line is recognized in a summary, which may be shortened
 ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 
@@ -108,8 +109,7 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
         if (by := tuple(one for one in telling if one.id in cause.symptoms))
         for place in dict.fromkeys(cause.places(case, by))
     ]
-    words = [one for one in telling if one.id not in symptoms.OTHERS]
-    judged = [below_known(case, one, found, words) if one.cause.restates else one for one in found]
+    judged = [below_known(case, one, found, seen) if one.cause.restates else one for one in found]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
     proved = once_a_pair(without_its_pairs(without_explained(by_word[CONFIRMED], by_word[CONFIRMED])))
     confirmed = ordered(together(case, proved))
@@ -124,23 +124,25 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
 
 
 def below_known(
-    case: LaunchCase, one: JudgedCause, found: Sequence[JudgedCause], words: Sequence[Symptom]
+    case: LaunchCase, one: JudgedCause, found: Sequence[JudgedCause], seen: Sequence[Symptom]
 ) -> JudgedCause:
     """Return a cause that restates its symptom below the causes of the known lines in the same output: ruled out if one
-    of them is confirmed or likely, possible if one of them is, and at most likely if all were ruled out."""
-    own = [line for line in words if is_of(case, line, one)]
+    of them is confirmed or likely, possible if one of them is, and otherwise at most likely."""
+    lines = [each for each in seen if each.id not in symptoms.OTHERS]
+    own = [line for line in lines if not follows(case, line) and is_of(case, line, one)]
     known = {
         other.word
         for other in found
         if not other.cause.restates and any(line in own and concerns(line, other.place) for line in other.by)
     }
-    if one.word == RULED_OUT or not own:
+    if one.word == RULED_OUT:
         return one
     if known & {CONFIRMED, LIKELY}:
         return replace(one, word=EXPLAINED)
     if POSSIBLE in known:
         return replace(one, word=POSSIBLE)
-    return replace(one, word=LIKELY) if one.word == CONFIRMED and known else one
+    is_known = own or any(line.line[:LINE] == one.place.what[:LINE] for line in lines)
+    return replace(one, word=LIKELY) if one.word == CONFIRMED and is_known else one
 
 
 def is_of(case: LaunchCase, line: Symptom, one: JudgedCause) -> bool:
@@ -191,11 +193,12 @@ def judge(case: LaunchCase, cause: Cause, place: CausePlace, by: tuple[Symptom, 
     said = JudgedCause(cause, place, POSSIBLE, answers, by)
     decisive = any(one.id in cause.decisive and one.counts and concerns(one, place) for one in by)
     asked = [answer for question, answer in answers if question in cause.confirm]
+    proved = [question for question, _ in said.answered("yes", cause.confirm)]
     if said.answered("yes", cause.refute):
         word = RULED_OUT
-    elif any(answer.word == "yes" for answer in asked):
+    elif any(not question.by_words for question in proved):
         word = CONFIRMED
-    elif decisive or len(said.answered("yes", cause.support)) >= ENOUGH_SUPPORT:
+    elif decisive or proved or len(said.answered("yes", cause.support)) >= ENOUGH_SUPPORT:
         word = LIKELY
     elif asked and all(answer.word == "no" and (answer.source or not case.is_only_a_log) for answer in asked):
         word = RULED_OUT  # in a log alone, only by something that was seen

@@ -114,13 +114,16 @@ def not_looked(why: str) -> CauseAnswer:
 class Question:
     """A question whose answer confirms a cause or rules it out. id: dotted. asks: the question as text, with {node},
     {peer}, {rank} and {what}. command: a command that shows the answer, in the form of verdict/commands.py, with the
-    same placeholders; "" if there is none. by_hand: a command for nodes that are in no inventory, if it differs."""
+    same placeholders; "" if there is none. by_hand: a command for nodes that are in no inventory, if it differs.
+    by_words: the answer is taken from printed lines alone, so that "yes" makes a cause likely and does not confirm
+    it."""
 
     id: str
     asks: str
     look: Callable[[LaunchCase, CausePlace], CauseAnswer]
     command: str | OnNode = ""
     by_hand: str | OnNode = ""
+    by_words: bool = False
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,9 @@ LAUNCHER_FAILED = Question(
     "did the launcher on {node} fail with its own exception?",
     by_end(failed_by_itself, "launcher log"),
 )
-SIGNALLED_FIRST = Question("launcher.told", "was the launcher on {node} signalled before any failure?", nothing_before)
+SIGNALLED_FIRST = Question(
+    "launcher.told", "was the launcher on {node} signalled before any failure?", nothing_before, by_words=True
+)
 RANK_SIGNALLED = Question("rank.told", "did a process other than the launcher stop rank {rank}?", signalled_externally)
 LIMIT = Question("launch.limit", "did the launch reach its time limit?", limit_reached)
 WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because a data loader worker died?", worker_ended)

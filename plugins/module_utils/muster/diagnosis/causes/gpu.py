@@ -435,11 +435,15 @@ def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("most of the GPU memory was free when the launch started")
 
 
-OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} itself fill the memory of its GPU?", of_its_own(True))
+OWN_MEMORY = Question(
+    "gpu.memory.own", "did rank {rank} itself fill the memory of its GPU?", of_its_own(True), by_words=True
+)
 LITTLE_OF_ITS_OWN = Question(
     "gpu.memory.little", "did rank {rank} hold only a small part of the GPU memory?", of_its_own(False)
 )
-BEYOND = Question("gpu.memory.beyond", "did rank {rank} need more memory than its GPU has?", beyond_the_whole)
+BEYOND = Question(
+    "gpu.memory.beyond", "did rank {rank} need more memory than its GPU has?", beyond_the_whole, by_words=True
+)
 OTHERS_MEMORY = Question("gpu.memory.others", "did other processes hold much of the GPU memory?", full_of_others, SMI)
 TAKEN_BEFORE = Question("gpu.memory.before", "was GPU memory on {node} in use before the launch?", taken_before, SMI)
 

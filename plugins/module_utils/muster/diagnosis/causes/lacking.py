@@ -97,6 +97,7 @@ ONLY_THERE = Question(
     "rank.missed_there_only",
     "did ranks on {node}, but not on other nodes, fail because of {what}?",
     missed_there_only,
+    by_words=True,
 )
 NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
 NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)

@@ -38,8 +38,10 @@ def ranks_shown(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 def ranks_by_signal(*signals: str) -> Places:
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         for one in by:
-            has_place = one.rank is not None or case.is_only_a_log
-            if has_place and not one.victim and (one.id != "rank.signal" or one.about.get("signal") in signals):
+            is_told = one.rank is not None and one.id not in OF_A_LOG
+            if one.victim or not (is_told or case.is_only_a_log):
+                continue
+            if one.id != "rank.signal" or one.about.get("signal") in signals:
                 yield CausePlace(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
@@ -220,6 +222,8 @@ EXITED = Question("rank.exited", "did rank {rank} exit with an error code?", scr
 NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait for a network file system?", in_its_stack)
 
 STUCK = ("launch.stalled", "rank.victim")
+# Lines about processes that need not be a rank. They count if a log is all that is known.
+OF_A_LOG = ("system.killed", "system.actor_died", "system.crashed", "system.oom_killer", "system.oom_limit")
 OOM = ("rank.signal", "system.worker_killed", "system.killed", "system.actor_died")
 
 CAUSES = (

@@ -202,7 +202,7 @@ def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("no other rank waited afterwards")
 
 
-PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed)
+PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed, by_words=True)
 OTHER_OPERATION = Question(
     "calls.operation", "do the ranks run different collectives at the same position?", differ(progress.operation)
 )
