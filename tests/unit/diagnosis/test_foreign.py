@@ -15,7 +15,8 @@ from lines import line
 from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
-from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.foreign import case_of_logs
+from muster.diagnosis.log_sources import Known
 from muster.diagnosis.words import MOST_POSSIBLE, diagnosis
 
 
@@ -34,7 +35,7 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
         name: expect[name] for name in seen if name in expect
     }
     for rank, words in expect.get("said", {}).items():
-        assert words in shape["ranks"][rank]["stderr"]
+        assert words in next(one["stderr"] for one in shape["ranks"] if one["rank"] == rank)
     decided = decide(LaunchCase(shape), CAUSES)
     assert decided.word == expect["word"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])

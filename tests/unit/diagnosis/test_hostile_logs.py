@@ -19,7 +19,8 @@ from cases import cases, load_cases
 from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import POSSIBLE, Decided, JudgedCause, decide
-from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.foreign import case_of_logs
+from muster.diagnosis.log_sources import Known
 from muster.diagnosis.model import CausePlace, not_looked
 from muster.diagnosis.words import MOST_POSSIBLE, diagnosis, next_step, said
 from muster.verdict.commands import OnNode

@@ -338,14 +338,15 @@ class NodeEnd(TypedDict):
     log: str
 
 
-class SiteAnswers(TypedDict, total=False):
-    """The answers to the questions of site rules. unanswered: by node and question, the reason why a command of the
-    site rules returned no answer."""
+class MoreEvidence(TypedDict, total=False):
+    """Evidence that only some cases have. unanswered: by node and question, the reason why a command of the site rules
+    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names."""
 
     unanswered: dict[str, dict[str, str]]
+    told: dict[str, dict[str, str]]
 
 
-class CaseShape(SiteAnswers):
+class CaseShape(MoreEvidence):
     """All evidence of one launch. start, end, snapshots, agents: by node; a node is missing if it has none. findings:
     results of the probes after the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and
     "peer:NAME" for each other node that was probed from this node. not_looked: by node, why the node was not checked

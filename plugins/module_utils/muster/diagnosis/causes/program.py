@@ -60,6 +60,8 @@ def others_waited(case: LaunchCase) -> bool:
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
         return True
+    if any(one.stuck for one in progress.progress(case)):
+        return True
     return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
 
 
@@ -73,10 +75,17 @@ def own_end(case: LaunchCase) -> str:
 def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         del place
-        if sum(bool(one.calls) for one in progress.progress(case)) < 2:
-            return not_looked("fewer than two flight recorders are available")
-        found = progress.difference(case, of)
-        return yes(found, "flight recorders of torch") if found else no("the recorded collectives of all ranks match")
+        known = [one for one in progress.progress(case) if one.calls]
+        if len(known) < 2:
+            return not_looked("fewer than two ranks recorded their collectives")
+        found = progress.difference(case, of) or (progress.apart(case) if of is progress.operation else "")
+        if found:
+            return yes(found, known[0].source)
+        if not any(of(call) for one in known for call in one.calls.values()):
+            return not_looked("this was not recorded")
+        if known[0].source == progress.BY_WATCHDOG and len(known) < case.launch["world_size"]:
+            return not_looked(f"only {len(known)} of {case.launch['world_size']} ranks printed their collective")
+        return no("the recorded collectives of all ranks match")
 
     return look
 
@@ -104,11 +113,20 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the ranks that are behind according to flight recorders; if there are no recordings, all running ranks."""
+    """Yield the ranks that are behind according to flight recorders or watchdogs; if there are none, all running
+    ranks."""
     del by
-    known = progress.behind(case)
+    known = {**progress.behind(case), **progress.silent(case)}
     ranks = known or dict.fromkeys(case.shots)
     return (CausePlace(case.node_of(rank), rank=rank) for rank in ranks)
+
+
+def did_not_time_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Check whether the watchdogs of the other ranks timed out, but not that of this rank."""
+    said = progress.silent(case).get(-1 if place.rank is None else place.rank)
+    if said is None:
+        return not_looked("no rank is silent while the others timed out")
+    return yes(f"{said}, rank {place.rank} did not", progress.BY_WATCHDOG)
 
 
 def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -216,6 +234,7 @@ BEHIND = Question(
     OnNode("ps -eo pid,stat,time,wchan:20,args"),
 )
 ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside a collective?", elsewhere)
+SILENT = Question("rank.silent", "did the other ranks, but not rank {rank}, time out in NCCL?", did_not_time_out)
 MISSING = Question("barrier.missing", "did rank {rank} miss a monitored barrier?", was_missing)
 STILL_THERE = Question("rank.still_there", "was rank {rank} still running when the launch was stopped?", was_there)
 ALONE = Question("rank.alone", "is rank {rank} the only rank of the launch?", is_alone)
@@ -314,6 +333,7 @@ CAUSES = (
         symptoms=(*WAITING, "gloo.barrier"),
         places=ranks_behind,
         confirm=(BEHIND, ELSEWHERE),
+        support=(SILENT,),
         refute=(STOPPED, DISK_WAIT, FROZEN),
         instead_of=("program.barrier",),
     ),
