@@ -78,7 +78,7 @@ def watched(case: LaunchCase) -> tuple[str, dict[int, RankProgress]]:
                 continue
             named, late, work = GROUP.search(line), TIMED_OUT.search(line), WATCHDOG.search(line)
             if late:
-                number = int(late["sequence"])
+                number = int(late["sequence"] or 0)  # torch 1 prints no number
                 pending[number] = {
                     "sequence": number,
                     "operation": late["operation"],
@@ -156,7 +156,7 @@ def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
         with_it = [one for one in known if number in one.calls]
         values = {one.rank: of(one.calls[number]) for one in with_it}
         if len(set(values.values()) - {""}) > 1:
-            return f"call {number}: " + ", ".join(in_words(value, values) for value in dict.fromkeys(values.values()))
+            return (f"call {number}: " if number else "") + ", ".join(in_words(value, values) for value in dict.fromkeys(values.values()))
     return ""
 
 

@@ -222,16 +222,15 @@ def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str
 
 
 def check_of(case: LaunchCase, one: JudgedCause) -> FindingFix:
-    """Return what shows whether a cause is right: the first open question that has a command, otherwise the cause's own
-    command, otherwise the advice."""
+    """Return what shows whether a cause is right: the command of its first open question, otherwise its own command,
+    otherwise the advice."""
     questions = [] if one.cause.restates else one.open_questions
-    asked = [(printable(filled(case, one, question.asks)), question) for question in questions]
-    for asks, question in asked:
-        if command := command_of(case, one, question.command) or command_of(case, one, question.by_hand):
-            return fix_with(asks, command)
-    if command := command_of(case, one, one.cause.command):
-        return fix_with(printable(advice(case, one)), command)
-    return fix_with(asked[0][0] if asked else printable(advice(case, one)))
+    asked = [(question.asks, each) for question in questions for each in (question.command, question.by_hand)]
+    checks = sorted([*asked, ("", one.cause.command)], key=lambda check: isinstance(check[1], str))
+    for asks, each in checks:  # a command on the node before a playbook, which makes many checks
+        if command := command_of(case, one, each):
+            return fix_with(printable(filled(case, one, asks) or advice(case, one)), command)
+    return fix_with(printable(advice(case, one)))
 
 
 def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
@@ -288,7 +287,7 @@ def check_line(case: LaunchCase, one: JudgedCause) -> str:
     check = check_of(case, one)
     if not (command := check.get("command", "")):
         return check["text"]
-    at = values_of(case, one)["node"] or "the affected node"
+    at = values_of(case, one)["node"] or ("each node" if one.cause.scope in ("config", "code") else "the affected node")
     return f"run: {command}" if command.startswith("ansible") else f"on {at}, run: {command}"
 
 

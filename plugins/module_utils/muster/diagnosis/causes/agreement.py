@@ -99,7 +99,7 @@ def rank_is_shared(*, head: bool) -> Question:
         known = ranks(case)
         if any(len(nodes) > 1 and (rank == "0") is head for rank, nodes in known.items()):
             return yes(place.what, "launcher arguments")
-        return no() if all_known(case) else unknown_arguments(case)
+        return no("the node ranks differ", "launcher arguments") if all_known(case) else unknown_arguments(case)
 
     which = "node rank 0" if head else "the same node rank"
     return Question(f"agreement.{'heads' if head else 'ranks'}", f"do two nodes have {which}?", look, ARGUMENTS)
@@ -198,10 +198,10 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for all other nodes. If a log names no other node, yield a
+    """Yield every node except the head node, which waits for all other nodes. If a log names only one node, yield a
     place without a node."""
     found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
-    return iter(found or ([CausePlace()] if case.is_only_a_log else []))
+    return iter(found or ([CausePlace()] if case.is_only_a_log and len(case.nodes) < 2 else []))
 
 
 def waiting(by: Sequence[Symptom]) -> set[str]:

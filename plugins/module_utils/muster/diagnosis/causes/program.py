@@ -14,12 +14,13 @@ from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import shots_at
+from ..questions import printed, shots_at
 from .process import DISK_WAIT, FROZEN, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import Collective
     from ..model import CauseAnswer, Group, Places, Symptom
@@ -69,7 +70,13 @@ def others_waited(case: LaunchCase) -> bool:
 def own_end(case: LaunchCase) -> str:
     """Return a rank that failed by itself; "" if no rank did. Such a failure explains waiting peers and lost
     connections."""
-    return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
+    failed = (one for one in case.all_failures if one.rank is not None and not one.cascade)
+    return next((one.where for one in failed if not was_aborted(case, one)), "")
+
+
+def was_aborted(case: LaunchCase, failure: Failure) -> bool:
+    """Return whether, in a log alone, NCCL's watchdog probably aborted the rank after a timeout."""
+    return case.is_only_a_log and failure.signal == "SIGABRT" and "nccl.timeout" in set().union(*printed(case).values())
 
 
 def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
@@ -114,11 +121,12 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield the ranks that are behind according to flight recorders or watchdogs; if there are none, all running
-    ranks."""
+    ranks, or a place without a rank for a log alone."""
     del by
     known = {**progress.behind(case), **progress.silent(case)}
     ranks = known or dict.fromkeys(case.shots)
-    return (CausePlace(case.node_of(rank), rank=rank) for rank in ranks)
+    found = [CausePlace(case.node_of(rank), rank=rank) for rank in ranks]
+    return iter(found or ([CausePlace()] if case.is_only_a_log else []))
 
 
 def did_not_time_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
