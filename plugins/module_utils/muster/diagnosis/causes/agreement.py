@@ -99,7 +99,7 @@ def rank_is_shared(*, head: bool) -> Question:
         known = ranks(case)
         if any(len(nodes) > 1 and (rank == "0") is head for rank, nodes in known.items()):
             return yes(place.what, "launcher arguments")
-        return no() if all_known(case) else unknown_arguments(case)
+        return no("the node ranks differ", "launcher arguments") if all_known(case) else unknown_arguments(case)
 
     which = "node rank 0" if head else "the same node rank"
     return Question(f"agreement.{'heads' if head else 'ranks'}", f"do two nodes have {which}?", look, ARGUMENTS)
@@ -155,7 +155,7 @@ CAUSES = (
         "agreement.two_heads",
         group="agreement",
         scope="config",
-        says="several nodes were started as the head node: {what}",
+        says="several nodes were started as the head node ({what})",
         fix="Set a different --node-rank on each node; use 0 only on the head node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -166,7 +166,7 @@ CAUSES = (
         "agreement.rank",
         group="agreement",
         scope="config",
-        says="several nodes have the same node rank: {what}",
+        says="several nodes have the same node rank ({what})",
         fix="Set a different --node-rank on each node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -198,9 +198,15 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for all other nodes."""
-    del by
-    return (CausePlace(node) for node in case.nodes if node != case.head)
+    """Yield every node except the head node, which waits for all other nodes. If a log names only one node, yield a
+    place without a node."""
+    found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
+    return iter(found or ([CausePlace()] if case.is_only_a_log and len(case.nodes) < 2 else []))
+
+
+def waiting(by: Sequence[Symptom]) -> set[str]:
+    """Return the nodes that printed that they wait for others."""
+    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members")}
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
