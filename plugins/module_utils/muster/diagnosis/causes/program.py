@@ -9,11 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...launch.agent_log import agent_closes
 from ...launch.endings import Ending
-from ...launch.launchers import TORCHRUN
 from ...verdict.commands import OnNode
-from ...verdict.words import plural
 from .. import progress
 from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
@@ -25,11 +22,10 @@ if TYPE_CHECKING:
 
     from ...launch.failure import Failure
     from ..case import LaunchCase
-    from ..evidence import Collective, RankEnd
+    from ..evidence import Collective
     from ..model import CauseAnswer, Group, Places, Symptom
 
 
-LINGERS = 10.0  # seconds that a launcher needs at most to stop the other ranks after a failure
 INCONSISTENT = "program.inconsistent"
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
@@ -195,40 +191,6 @@ def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no(f"the rank had ended: {own[0].summary}") if own else not_looked("it is unknown how the rank ended")
 
 
-@once
-def ranks_that_finished(case: LaunchCase) -> list[int]:
-    """Return the ranks that exited with code 0, as the launcher reported or as its other ranks show."""
-    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
-    failed = {one.rank for one in case.all_failures}
-    return [
-        one["rank"]
-        for one in case.seen["ranks"]
-        if 0 in (one["code"], codes.get(one["node"]))
-        or (one["code"] is None and one["rank"] not in failed and was_outlived(case, one))
-    ]
-
-
-def was_outlived(case: LaunchCase, end: RankEnd) -> bool:
-    """Return whether other ranks on the node ran on after the end of a rank. torchrun stops them at once if a rank
-    fails, but not if it finishes."""
-    running = {rank for rank, (node, _) in case.shots.items() if node == end["node"]}
-    if case.launch["launcher"] != TORCHRUN.name or end["rank"] in running:
-        return False
-    if end["gone_at"] is None:
-        left = case.launch["live"] and end["rank"] in case.flights
-        return left and bool(running) and not agent_closes(case.node_ends[end["node"]]["log"])
-    shot, later = case.seen["snapshots"].get(end["node"]), end["gone_at"] + LINGERS
-    others = [one for one in case.seen["ranks"] if one["node"] == end["node"] and one is not end]
-    ends = [one["gone_at"] for one in others if one["gone_at"] and one["rank"] not in running]
-    return max(ends, default=0.0) > later or (bool(running) and shot is not None and shot["at"] > later)
-
-
-def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    done = ranks_that_finished(case)
-    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
-
-
 def ranks_alone(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     if case.launch["world_size"] == 1:
         yield from (CausePlace(one.node, rank=one.rank) for one in by if one.rank is not None)
@@ -239,24 +201,6 @@ def is_alone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if case.is_only_a_log:
         return not_looked("a log of one rank does not show the number of ranks")
     return yes("the launch has only one rank", "launch plan")
-
-
-def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if own := own_end(case):
-        return no(f"{own} had failed first")
-    end = case.rank_ends[-1 if place.rank is None else place.rank]
-    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
-    one = next((one for one in progress.progress(case) if one.rank == place.rank), None)
-    first = progress.furthest(case)
-    ahead = first.enqueued - one.enqueued if one and first else 0
-    said = "exit code 0" + (f", {plural(ahead, 'collective')} before rank {first.rank}" if first and ahead > 0 else "")
-    later = [one for one in case.all_failures if one.cascade and one.when >= left]
-    waiting = [rank for rank in case.shots if rank != place.rank]
-    if later:
-        return yes(f"{said}; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
-    if waiting and others_waited(case):
-        return yes(f"{said}, while rank {waiting[0]} was still running", "rank exit codes", left)
-    return no("no other rank waited afterwards")
 
 
 PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed, by_words=True)
@@ -277,7 +221,6 @@ SILENT = Question("rank.silent", "did the other ranks, but not rank {rank}, time
 MISSING = Question("barrier.missing", "did rank {rank} miss a monitored barrier?", was_missing)
 STILL_THERE = Question("rank.still_there", "was rank {rank} still running when the launch was stopped?", was_there)
 ALONE = Question("rank.alone", "is rank {rank} the only rank of the launch?", is_alone)
-LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
 WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout", "nccl.heartbeat")
 EXCEPTIONS = ("process.exception", "process.exception.everywhere")
@@ -342,16 +285,6 @@ CAUSES = (
         confirm=(),
         decisive=("program.parameter_differs", "program.parameter_count"),
         instead_of=(*EXCEPTIONS, "program.barrier"),
-    ),
-    Cause(
-        "program.uneven_steps",
-        group="program",
-        scope="process",
-        says="rank {rank} on {node} finished (exit code 0) before the other ranks, which waited for it",
-        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
-        symptoms=WAITING,
-        places=finished,
-        confirm=(LEFT,),
     ),
     Cause(
         "program.alone",
