@@ -23,7 +23,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from muster.diagnosis.decide import decide
-from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.foreign import case_of_logs
+from muster.diagnosis.log_sources import Known
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis, outcome
 from muster.launch.plan import NodeSpec, PlanError

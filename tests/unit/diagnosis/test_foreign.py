@@ -15,8 +15,9 @@ from lines import line
 from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
-from muster.diagnosis.foreign import Known, case_of_logs
-from muster.diagnosis.words import diagnosis
+from muster.diagnosis.foreign import case_of_logs
+from muster.diagnosis.log_sources import Known
+from muster.diagnosis.words import MOST_POSSIBLE, diagnosis
 
 
 @cases(__file__, "foreign")
@@ -34,7 +35,7 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
         name: expect[name] for name in seen if name in expect
     }
     for rank, words in expect.get("said", {}).items():
-        assert words in shape["ranks"][rank]["stderr"]
+        assert words in next(one["stderr"] for one in shape["ranks"] if one["rank"] == rank)
     decided = decide(LaunchCase(shape), CAUSES)
     assert decided.word == expect["word"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
@@ -65,4 +66,4 @@ def test_arbitrary_text_can_be_parsed() -> None:
         case = LaunchCase(case_of_logs({"a.log": text}, [Known("node1", "192.0.2.1")]))
         decided = decide(case, CAUSES)
         assert decided.word != "confirmed"
-        assert len(diagnosis(case, decided)["lines"]) == 5
+        assert len(diagnosis(case, decided)["lines"]) <= 5 + 2 * MOST_POSSIBLE

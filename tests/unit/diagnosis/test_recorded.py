@@ -14,7 +14,8 @@ from lines import line
 from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
-from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.foreign import case_of_logs
+from muster.diagnosis.log_sources import Known
 from muster.diagnosis.progress import progress
 from muster.diagnosis.texts import TEXTS
 from muster.diagnosis.words import diagnosis

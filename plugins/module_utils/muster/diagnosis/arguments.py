@@ -1,4 +1,5 @@
-"""Parses torchrun's options from the command line of each node's launcher, which is untrusted input."""
+"""Parses the options of torchrun and other launchers from the command line of each node's launcher, which is untrusted
+input."""
 
 from __future__ import annotations
 
@@ -18,9 +19,20 @@ SHARED = {
     "rdzv_endpoint": "--rdzv-endpoint",
     "master_addr": "--master-addr",
     "master_port": "--master-port",
+    "world_size": "world size",
 }
 OWN = {"node_rank": "--node-rank", "nproc_per_node": "--nproc-per-node"}
-KNOWN = {**SHARED, **OWN}
+# Options of accelerate launch and deepspeed, by their meaning for torchrun.
+OF_OTHERS = {
+    "num_machines": "nnodes",
+    "num_nodes": "nnodes",
+    "machine_rank": "node_rank",
+    "main_process_ip": "master_addr",
+    "main_process_port": "master_port",
+    "num_processes": "world_size",
+    "num_gpus": "nproc_per_node",
+}
+KNOWN = {**{name: name for name in (*SHARED, *OWN)}, **OF_OTHERS}
 HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}")
 
 
@@ -30,7 +42,7 @@ def is_host(text: str) -> bool:
 
 
 def arguments(argv: Sequence[str]) -> dict[str, str]:
-    """Return the known options of torchrun, without the script and its arguments.
+    """Return the known options of a launcher under torchrun's names, without the script and its arguments.
 
     An option can be spelled --node-rank or --node_rank. Its value can follow after "=" or as the next word.
     """
@@ -46,13 +58,13 @@ def arguments(argv: Sequence[str]) -> dict[str, str]:
         if not equals and name in KNOWN:
             value = next(words, "")
         if name in KNOWN:
-            found[name] = value
+            found[KNOWN[name]] = value
     return found
 
 
 def told(case: LaunchCase) -> dict[str, dict[str, str]]:
     """Return the options of each node's launcher. Nodes whose options are unknown are left out."""
-    found = {}
+    found = dict(case.seen.get("told", {}))
     for node in case.nodes:
         agents = case.seen["agents"].get(node, [])
         record = case.record(node)

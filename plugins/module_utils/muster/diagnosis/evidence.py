@@ -26,7 +26,8 @@ class Text:
     id: the name by which cause checks refer to the line. pattern: a regular expression with named groups (address,
     port, node, rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a line that
     matches the pattern. source: where the line was observed. victim: the line only reports that a peer, or the
-    connection to a peer, was lost.
+    connection to a peer, was lost. ordinary: a healthy launch prints the line too, so that it is a symptom only if
+    there is no other one.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Text:
     example: str
     source: str
     victim: bool = False
+    ordinary: bool = False
 
 
 class Interface(TypedDict):
@@ -336,14 +338,19 @@ class NodeEnd(TypedDict):
     log: str
 
 
-class SiteAnswers(TypedDict, total=False):
-    """The answers to the questions of site rules. unanswered: by node and question, the reason why a command of the
-    site rules returned no answer."""
+class MoreEvidence(TypedDict, total=False):
+    """Evidence that only some cases have. unanswered: by node and question, the reason why a command of the site rules
+    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names. boots: by lost
+    node, its boot_id after it responded again. paths: by node and path, how the launch user can access it: e (exists),
+    r and w."""
 
     unanswered: dict[str, dict[str, str]]
+    told: dict[str, dict[str, str]]
+    boots: dict[str, str]
+    paths: dict[str, dict[str, str]]
 
 
-class CaseShape(SiteAnswers):
+class CaseShape(MoreEvidence):
     """All evidence of one launch. start, end, snapshots, agents: by node; a node is missing if it has none. findings:
     results of the probes after the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and
     "peer:NAME" for each other node that was probed from this node. not_looked: by node, why the node was not checked

@@ -43,6 +43,7 @@ class Gathered:
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)
     not_looked: dict[str, str] = field(default_factory=dict)
+    boots: dict[str, str] = field(default_factory=dict)
     key: str = ""
 
 
@@ -63,6 +64,7 @@ def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: 
         "findings": gathered.findings,
         "ran": gathered.ran,
         "not_looked": gathered.not_looked,
+        "boots": gathered.boots,
         "key": gathered.key,
     }
 

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .case import LaunchCase
-    from .evidence import Collective, RankShot
+    from .evidence import Collective, RankEnd, RankShot
 
 WATCHDOG = re.compile(BY_ID["nccl.work"].pattern)
+TIMED_OUT = re.compile(BY_ID["nccl.timeout"].pattern)
+GROUP = re.compile(r"PG GUID (?P<group>[^\s(]+)")
+DEFAULT_GROUPS = ("0", "")  # torch before 2.4 prints no group
+BY_WATCHDOG = "NCCL's watchdog"
 STARTED, COMPLETED = "started", "completed"
 # Python frames in which a rank may wait for others: in a collective, or in backward, where DDP waits.
 WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
@@ -33,9 +37,9 @@ OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNO
 
 @dataclass(frozen=True)
 class RankProgress:
-    """The progress of a rank in its collectives. enqueued: the highest call number. calls: the newest calls, by number.
-    within: True if the rank waits in a call according to its stack, False if it has finished its last call, None if
-    unknown."""
+    """The progress of a rank in the collectives of one group. enqueued: the highest call number. calls: the newest
+    calls, by number. within: True if the rank waits in a call according to its stack, False if it has finished its last
+    call, None if unknown. stuck: the call that timed out, 0 if none is known."""
 
     rank: int
     node: str
@@ -43,19 +47,13 @@ class RankProgress:
     within: bool | None
     source: str
     calls: Mapping[int, Collective] = field(default_factory=dict)
+    stuck: int = 0
 
 
 @once
 def progress(case: LaunchCase) -> list[RankProgress]:
     """Return the progress of each rank that reported it, by rank."""
-    found: dict[int, RankProgress] = {}
-    for end in case.seen["ranks"]:
-        said = list(WATCHDOG.finditer(end["stderr"]))
-        if said:
-            enqueued, completed = int(said[-1]["enqueued"]), int(said[-1]["completed"])
-            found[end["rank"]] = RankProgress(
-                end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog"
-            )
+    _, found = watched(case)
     groups = Counter(flight["group"] for flight in case.flights.values())
     group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups are not comparable
     for rank, flight in case.flights.items():
@@ -66,6 +64,64 @@ def progress(case: LaunchCase) -> list[RankProgress]:
                 rank, case.node_of(rank), flight["enqueued"], within, "torch's flight recorders", calls
             )
     return [found[rank] for rank in sorted(found)]
+
+
+@once
+def watched(case: LaunchCase) -> tuple[str, dict[int, RankProgress]]:
+    """Return the group with the most ranks whose watchdogs printed their progress, and this progress by rank. Numbers
+    of different groups are not comparable."""
+    by_group: dict[str, dict[int, RankProgress]] = {}
+    for end in case.seen["ranks"]:
+        pending: dict[int, Collective] = {}  # calls that timed out, before the line that names their group
+        for line in end["stderr"].splitlines():
+            if "WorkNCCL(" not in line and "nqueued" not in line:
+                continue
+            named, late, work = GROUP.search(line), TIMED_OUT.search(line), WATCHDOG.search(line)
+            if late:
+                number = int(late["sequence"] or 0)  # torch 1 prints no number
+                pending[number] = {
+                    "sequence": number,
+                    "operation": late["operation"],
+                    "sizes": late["size"] or "",
+                    "types": "",
+                    "state": "timed out",
+                }
+            if work or (late and named):
+                add_words(by_group.setdefault(named["group"] if named else "", {}), end, pending, work)
+        if pending and not any(end["rank"] in known for known in by_group.values()):
+            add_words(by_group.setdefault("", {}), end, pending, None)
+    group = max(by_group, key=lambda one: len(by_group[one]), default="")
+    return group, by_group.get(group, {})
+
+
+def add_words(
+    known: dict[int, RankProgress], end: RankEnd, pending: dict[int, Collective], work: re.Match[str] | None
+) -> None:
+    """Add what the watchdog of a rank printed about one group."""
+    before = known.get(end["rank"])
+    calls = {**(before.calls if before else {}), **pending}
+    pending.clear()
+    stuck = min(calls, default=0)
+    enqueued, completed = (int(work["enqueued"]), int(work["completed"])) if work else (stuck, stuck - 1)
+    known[end["rank"]] = RankProgress(
+        end["rank"], end["node"], enqueued, enqueued > completed, BY_WATCHDOG, calls, stuck
+    )
+
+
+def silent(case: LaunchCase) -> dict[int, str]:
+    """Return the ranks that did not time out in a collective of all ranks in which the others did, with the collective.
+    Only nodes that have printed anything count."""
+    group, known = watched(case)
+    stuck = Counter(one.stuck for one in known.values() if one.stuck)
+    if group not in DEFAULT_GROUPS or not stuck:
+        return {}
+    number, times = stuck.most_common(1)[0]
+    operation = next(one.calls[number]["operation"] for one in known.values() if number in one.calls)
+    heard = {one["node"] for one in case.seen["ranks"] if one["stderr"]}
+    heard |= {one["node"] for one in case.seen["nodes"] if one["log"]}
+    said = f"{times} ranks timed out in collective {number} ({operation})"
+    there = (one for one in case.seen["ranks"] if one["node"] in heard and one["rank"] not in known)
+    return {one["rank"]: said for one in there}
 
 
 def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
@@ -103,8 +159,17 @@ def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
         with_it = [one for one in known if number in one.calls]
         values = {one.rank: of(one.calls[number]) for one in with_it}
         if len(set(values.values()) - {""}) > 1:
-            return f"call {number}: " + ", ".join(in_words(value, values) for value in dict.fromkeys(values.values()))
+            return (f"call {number}: " if number else "") + ", ".join(
+                in_words(value, values) for value in dict.fromkeys(values.values())
+            )
     return ""
+
+
+def apart(case: LaunchCase) -> str:
+    """Describe the calls that timed out if they differ between ranks: then some ranks left out a call, or added one."""
+    stuck = {one.rank: f"timed out in call {one.stuck}" for one in progress(case) if one.stuck}
+    values = list(dict.fromkeys(stuck.values()))
+    return ", ".join(in_words(value, stuck) for value in values) if len(values) > 1 else ""
 
 
 def in_words(value: str, values: Mapping[int, str]) -> str:
@@ -128,4 +193,4 @@ def sizes(call: Collective) -> str:
 
 
 def types(call: Collective) -> str:
-    return "" if OWN_SIZES.search(call["operation"]) else f"{operation(call)} of {call['types']}"
+    return "" if OWN_SIZES.search(call["operation"]) or not call["types"] else f"{operation(call)} of {call['types']}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SECONDS = 13.0  # for all checks together; ending them, deciding and showing take the rest of 20 s
 LISTENING = 5.0  # of them, until nodes without listeners are left out, so that a silent node does not delay the others
+BACK, AGAIN = 4.0, 0.5  # seconds that lost nodes have to respond again, and between two attempts
 MOST_AGAIN = 4  # slowest pairs that are measured again, for half a second each
 LOST = "the node stopped responding and was not checked after the failure"
 
@@ -59,6 +60,7 @@ class Afterwards:
         gathered.not_looked.update(dict.fromkeys(others, "only the nodes involved first are checked after a failure"))
         self.links(gathered, live=live, speed=speed)
         self.lost_ones(gathered)
+        self.returned(gathered)
 
     def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
         """Let the nodes connect to each other, using the addresses and the port of the launch."""
@@ -101,6 +103,23 @@ class Afterwards:
             gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]
             for peer in seen:
                 gathered.ran.setdefault(peer, []).extend(["net.peer", f"peer:{name}"])
+
+    def returned(self, gathered: Gathered) -> None:
+        """Ask the lost nodes for their boot: after a reboot, a node responds again, or reports that it is booting."""
+        lost = [name for name in self.nodes if name in self.lost]
+        until = min(self.until, time.monotonic() + BACK)
+        again = 0.0
+        while lost and not self.give_up() and time.monotonic() < until:
+            for name in lost:
+                self.messages.ask(name, "identity", {}, delay=again)
+            again = AGAIN
+            left = max(0.1, until - time.monotonic())
+            for name, answer in self.messages.gather("identity", lost, left, lambda _: None, self.give_up).items():
+                if isinstance(answer.data, dict) and (boot := answer.data.get("boot")):
+                    gathered.boots[name] = str(boot)
+                    lost.remove(name)
+                elif answer.error:
+                    gathered.not_looked[name] = answer.error
 
     def unanswered(self, probe: LinkProbe) -> dict[str, str]:
         if self.interrupted():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from muster.diagnosis.case import LaunchCase
@@ -11,13 +10,13 @@ from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import case_of_logs
 from muster.diagnosis.words import diagnosis
 
-from .foreign_logs import ForeignLogs, read_logs
+from .foreign_logs import read_logs, read_standard_input
 
 if TYPE_CHECKING:
     from muster.diagnosis.words import Diagnosis
 
+
 STANDARD_INPUT = "-"
-MOST_INPUT = 4_000_000  # bytes of standard input: the last ones
 
 
 def diagnosed(source: str) -> tuple[Diagnosis, tuple[str, ...]]:
@@ -25,10 +24,6 @@ def diagnosed(source: str) -> tuple[Diagnosis, tuple[str, ...]]:
 
     Raises PlanError if there are no logs.
     """
-    if source == STANDARD_INPUT:
-        text = sys.stdin.buffer.read()[-MOST_INPUT:].decode("utf-8", "replace")
-        logs = ForeignLogs({"standard input": text})
-    else:
-        logs = read_logs(source)
+    logs = read_standard_input() if source == STANDARD_INPUT else read_logs(source)
     case = LaunchCase(case_of_logs(logs.texts, []))
     return diagnosis(case, decide(case, CAUSES)), logs.left_out

@@ -165,6 +165,14 @@ def test_lost_node_is_probed_from_the_other_nodes() -> None:
         assert gathered.not_looked == {"node2": "timed out"}
 
 
+def test_lost_node_is_asked_for_its_boot_until_it_responds() -> None:
+    booting = "System is booting up. Unprivileged users are not permitted to log in yet."
+    messages = AnsweringNodes({("node2", "identity"): [booting, {"uid": 0, "boot": "b 2"}]})
+    gathered = looked(messages, lost={"node2": "timed out"})
+    assert gathered.boots == {"node2": "b 2"}
+    assert gathered.not_looked == {"node2": booting}
+
+
 def test_silent_node_counts_as_not_checked() -> None:
     gathered = looked(AnsweringNodes({}), lost={"node2": "no route to host"})
     assert gathered.not_looked == {"node2": "no route to host"}

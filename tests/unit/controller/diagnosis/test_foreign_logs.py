@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from muster.launch.plan import PlanError
 from muster_controller.diagnosis import foreign_logs
 from muster_controller.diagnosis.foreign_logs import LONGEST, read_logs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def texts_of(where: str) -> dict[str, str]:
@@ -41,12 +40,67 @@ def test_file_folder_and_pattern_are_read(folder: Path) -> None:
     assert list(texts_of(f"{folder}/*/std???.log")) == [str(log)]
 
 
-def test_end_of_a_long_log_is_read(folder: Path) -> None:
-    file = folder / "slurm-7.out"
-    file.write_text("x" * LONGEST + "end")
-    [text] = texts_of(str(file)).values()
-    assert len(text) == LONGEST
-    assert text.endswith("end")
+@pytest.mark.parametrize("name", ["slurm-7.out", "slurm-7.out.gz"])
+def test_beginning_and_end_of_a_long_log_are_read(folder: Path, name: str) -> None:
+    file = folder / name
+    content = b"begin\n" + b"a line\n" * 1_000_000 + b"end\n"
+    file.write_bytes(gzip.compress(content, 1) if name.endswith(".gz") else content)
+    logs = read_logs(str(file))
+    [text] = logs.texts.values()
+    assert text.startswith("begin\n")
+    assert text.endswith("\na line\nend\n")
+    assert LONGEST - 20 < len(text) <= LONGEST + 1
+    assert logs.left_out == (f"the middle of {file} (only the first 1 MB and the last 3 MB of 7 MB were read)",)
+
+
+def test_compressed_rotated_and_unnamed_logs_are_read_in_the_order_of_their_age(tmp_path: Path) -> None:
+    for name in ("a.log", "a.log.1", "a.log.10", "a.log-20260101", "stderr", "job.o7", "lines.json"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "a.log.2.gz").write_bytes(gzip.compress(b"a.log.2.gz"))
+    (tmp_path / "b.log.xz").write_bytes(lzma.compress(b"b.log.xz"))
+    (tmp_path / "binary").write_bytes(b"\x7fELF\0")
+    (tmp_path / "weights.pt").write_text("no log")
+    logs = read_logs(str(tmp_path))
+    assert logs.texts == {f"{tmp_path}/{name}": name for name in (Path(path).name for path in logs.texts)}
+    order = [Path(path).name for path in logs.texts]
+    assert [name for name in order if name.startswith("a.")] == [
+        "a.log.10",
+        "a.log.2.gz",
+        "a.log.1",
+        "a.log-20260101",
+        "a.log",
+    ]
+    assert {*order} >= {"b.log.xz", "stderr", "job.o7", "lines.json"}
+    assert logs.left_out == (f"{tmp_path}/binary is not a text file",)
+
+
+def test_truncated_and_corrupt_compressed_logs(tmp_path: Path) -> None:
+    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(b"a line\n" * 1000, 0)[:5000])
+    (tmp_path / "not.log.gz").write_text("plain text")
+    logs = read_logs(str(tmp_path))
+    [text] = logs.texts.values()
+    assert text.startswith("a line\n")
+    assert logs.left_out == (f"{tmp_path}/not.log.gz cannot be read (Not a gzipped file (b'pl'))",)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_byte_order_mark_gives_the_encoding(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "a.log"
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    file.write_bytes(mark + "Zeile: \u00fc\n".encode(encoding))
+    assert texts_of(str(file)) == {str(file): "Zeile: \u00fc\n"}
+    file.write_bytes(mark + ("begin\n" + "a line\n" * 500_000 + "end\n").encode(encoding))
+    [text] = read_logs(str(file)).texts.values()
+    assert text.startswith("begin\n")
+    assert text.endswith("a line\nend\n")
+
+
+def test_refusal_names_the_files_of_a_folder(tmp_path: Path) -> None:
+    for name in ("model.pt", "data.bin"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(PlanError) as problem:
+        read_logs(str(tmp_path))
+    assert problem.value.problems[1:] == ["Other files there: data.bin, model.pt."]
 
 
 def test_missing_log_is_reported(folder: Path) -> None:

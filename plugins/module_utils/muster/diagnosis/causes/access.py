@@ -20,6 +20,8 @@ REFUSED_LOGIN = re.compile(
     r"Permission denied|Too many authentication failures|Host key verification failed|account is (?:locked|expired)"
     r"|REMOTE HOST IDENTIFICATION HAS CHANGED|Authentication failed|no longer valid|Incorrect sudo password"
 )
+# pam_nologin, with the text of systemd-user-sessions
+NO_LOGIN = re.compile(r"System is (?:going down|booting up)\b[^\n]{0,100}")
 DISK = re.compile(r"No space left on device|Errno 28|Disk quota exceeded|Read-only file system")
 UNREACHED = ("net.peer.dropped", "net.peer.unreachable", "net.peer.prohibited")
 TOGETHER = 20.0  # seconds: a disconnected controller loses all nodes within this time
@@ -32,6 +34,12 @@ def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
+
+
+def nodes_booted(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the lost nodes, and the nodes that respond again after a reboot."""
+    back = [CausePlace(name) for name in case.nodes if has_rebooted(case, CausePlace(name)).word == "yes"]
+    return iter(dict.fromkeys((*nodes_lost(case, by), *back)))
 
 
 def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -92,17 +100,29 @@ def accepts_without_responding(case: LaunchCase, place: CausePlace) -> CauseAnsw
 
 
 def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    pair = case.both(place.node)
-    if pair is None:
+    start, end = (case.seen[part].get(place.node) for part in ("start", "end"))
+    now = end["boot_id"] if end else case.seen.get("boots", {}).get(place.node, "")
+    if start is None or not now:
         return not_looked(case.why_not(place.node, "boot_id"))
-    if pair[0]["boot_id"] != pair[1]["boot_id"]:
+    if start["boot_id"] != now:
         return yes("the boot ID has changed since the launch started", f"records of {place.node}")
     return no("the boot ID did not change", f"records of {place.node}")
 
 
+def is_between_boots(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    why = why_lost(case, place.node)
+    if said := NO_LOGIN.search(why):
+        return yes(said[0], f"the connection to {place.node}")
+    return no("the node reported no boot") if why.strip() else not_looked(f"the state of {place.node} is unknown")
+
+
+def why_lost(case: LaunchCase, node: str) -> str:
+    end = case.node_ends.get(node)
+    return f"{end['lost_why'] if end else ''}\n{case.seen['not_looked'].get(node, '')}"
+
+
 def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    end = case.node_ends.get(place.node)
-    why = f"{end['lost_why'] if end else ''}\n{case.seen['not_looked'].get(place.node, '')}"
+    why = why_lost(case, place.node)
     said = REFUSED_LOGIN.search(why)
     if said:
         line = why[why.rfind("\n", 0, said.start()) + 1 :].splitlines()[0]
@@ -165,6 +185,9 @@ BOOTED = Question(
     has_rebooted,
     OnNode("journalctl --list-boots"),
 )
+BETWEEN_BOOTS = Question(
+    "access.booting", "does {node} reject logins because it boots or shuts down?", is_between_boots
+)
 
 CAUSES = (
     Cause(
@@ -183,12 +206,13 @@ CAUSES = (
         "access.booted",
         group="access",
         scope="node",
-        says="{node} rebooted during the launch",
+        says="{node} rebooted during the launch, or is still rebooting",
         fix="Look for the reason in the BMC event log and in the journal of the previous boot",
         command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
-        places=nodes_lost,
-        confirm=(BOOTED,),
+        places=nodes_booted,
+        confirm=(BOOTED, BETWEEN_BOOTS),
+        instead_of=("access.host_down", "access.ssh_down", "access.login_refused", "access.cut_off", "process.unit"),
     ),
     Cause(
         "access.login_refused",

@@ -6,22 +6,26 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...launch.agent_log import agent_closes
+from ...launch.launchers import TORCHRUN
 from ...verdict.commands import OnNode
 from ...verdict.majority import vote
-from ...verdict.words import few
+from ...verdict.words import few, plural
 from ..arguments import SHARED, told
+from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..progress import WITHIN
+from ..progress import WITHIN, furthest, progress
 from ..questions import BY_ID
 from ..reaching import CALLED_HEAD, CALLED_PEER, WAITED, before_they_met
 from .process import DISK_WAIT, FROZEN, STOPPED
-from .program import STILL_THERE
+from .program import STILL_THERE, WAITING, others_waited, own_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...verdict.majority import Vote
     from ..case import LaunchCase
+    from ..evidence import RankEnd
     from ..model import CauseAnswer, Places, Symptom
 
 
@@ -99,7 +103,7 @@ def rank_is_shared(*, head: bool) -> Question:
         known = ranks(case)
         if any(len(nodes) > 1 and (rank == "0") is head for rank, nodes in known.items()):
             return yes(place.what, "launcher arguments")
-        return no() if all_known(case) else unknown_arguments(case)
+        return no("the node ranks differ", "launcher arguments") if all_known(case) else unknown_arguments(case)
 
     which = "node rank 0" if head else "the same node rank"
     return Question(f"agreement.{'heads' if head else 'ranks'}", f"do two nodes have {which}?", look, ARGUMENTS)
@@ -155,7 +159,7 @@ CAUSES = (
         "agreement.two_heads",
         group="agreement",
         scope="config",
-        says="several nodes were started as the head node: {what}",
+        says="several nodes were started as the head node ({what})",
         fix="Set a different --node-rank on each node; use 0 only on the head node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -166,7 +170,7 @@ CAUSES = (
         "agreement.rank",
         group="agreement",
         scope="config",
-        says="several nodes have the same node rank: {what}",
+        says="several nodes have the same node rank ({what})",
         fix="Set a different --node-rank on each node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -189,6 +193,7 @@ CAUSES = (
 # Keys of Gloo end with a rank. Keys of NCCL IDs ("//cuda//0") end with the number of a group.
 KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
 OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.unique_id", "store.key"))
+LINGERS = 10.0  # seconds that a launcher needs at most to stop the other ranks after a failure
 RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
@@ -198,9 +203,15 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for all other nodes."""
-    del by
-    return (CausePlace(node) for node in case.nodes if node != case.head)
+    """Yield every node except the head node, which waits for all other nodes. If a log names only one node, yield a
+    place without a node."""
+    found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
+    return iter(found or ([CausePlace()] if case.is_only_a_log and len(case.nodes) < 2 else []))
+
+
+def waiting(by: Sequence[Symptom]) -> set[str]:
+    """Return the nodes that printed that they wait for others."""
+    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members")}
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -300,13 +311,76 @@ def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "stack snapshot")
 
 
+@once
+def ranks_that_finished(case: LaunchCase) -> list[int]:
+    """Return the ranks that exited with code 0, as the launcher reported or as its other ranks show."""
+    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
+    failed = {one.rank for one in case.all_failures}
+    return [
+        one["rank"]
+        for one in case.seen["ranks"]
+        if 0 in (one["code"], codes.get(one["node"]))
+        or (one["code"] is None and one["rank"] not in failed and was_outlived(case, one))
+    ]
+
+
+def was_outlived(case: LaunchCase, end: RankEnd) -> bool:
+    """Return whether other ranks on the node ran on after the end of a rank. torchrun stops them at once if a rank
+    fails, but not if it finishes."""
+    running = {rank for rank, (node, _) in case.shots.items() if node == end["node"]}
+    if case.launch["launcher"] != TORCHRUN.name or end["rank"] in running:
+        return False
+    if end["gone_at"] is None:
+        left = case.launch["live"] and end["rank"] in case.flights
+        return left and bool(running) and not agent_closes(case.node_ends[end["node"]]["log"])
+    shot, later = case.seen["snapshots"].get(end["node"]), end["gone_at"] + LINGERS
+    others = [one for one in case.seen["ranks"] if one["node"] == end["node"] and one is not end]
+    ends = [one["gone_at"] for one in others if one["gone_at"] and one["rank"] not in running]
+    return max(ends, default=0.0) > later or (bool(running) and shot is not None and shot["at"] > later)
+
+
+def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    del by
+    done = ranks_that_finished(case)
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
+
+
+def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    if own := own_end(case):
+        return no(f"{own} had failed first")
+    end = case.rank_ends[-1 if place.rank is None else place.rank]
+    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
+    one = next((one for one in progress(case) if one.rank == place.rank), None)
+    first = furthest(case)
+    ahead = first.enqueued - one.enqueued if one and first else 0
+    said = "exit code 0" + (f", {plural(ahead, 'collective')} before rank {first.rank}" if first and ahead > 0 else "")
+    later = [one for one in case.all_failures if one.cascade and one.when >= left]
+    waiting = [rank for rank in case.shots if rank != place.rank]
+    if later:
+        return yes(f"{said}; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
+    if waiting and others_waited(case):
+        return yes(f"{said}, while rank {waiting[0]} was still running", "rank exit codes", left)
+    return no("no other rank waited afterwards")
+
+
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
 LATE = Question("absent.late", "did the launcher on {node} start too late?", came_late, RUNNING)
 ID_AWAITED = Question("absent.id", "did rank {rank} fail to provide the NCCL ID in time?", id_was_awaited)
 NO_PROCESS = Question("absent.rank", "was the process of rank {rank} missing on {node}?", rank_is_gone, RUNNING)
 BUSY = Question("absent.busy", "was rank {rank} executing code outside torch.distributed?", is_elsewhere, RUNNING)
+LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
 OF_ABSENT = (
+    Cause(
+        "program.uneven_steps",
+        group="program",
+        scope="process",
+        says="rank {rank} on {node} finished (exit code 0) before the other ranks, which waited for it",
+        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
+        symptoms=WAITING,
+        places=finished,
+        confirm=(LEFT,),
+    ),
     Cause(
         "absent.busy",
         group="absent",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
+from ..reaching import ASTRAY, CALLED_HEAD, CALLED_PEER, CUT, WAITED, is_held_up, probed, ways_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,6 +100,7 @@ def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
+RULES = OnNode("nft list ruleset", become=True)
 LET_IN = playbook("site.yml", tags="network")
 RESENT = Question("net.resent", "did {node} retransmit many segments?", sends_again, OnNode("ip -statistics link"))
 WAITING = Question("net.waiting", "has {node} sent data that was not acknowledged?", waits_for_answers)
@@ -122,12 +123,24 @@ CAUSES = (
         "network.ports_filtered",
         group="network",
         scope="link",
-        says="packets to ephemeral ports are dropped: the rendezvous succeeds, but ranks cannot reach each other",
+        says="packets to ephemeral ports are dropped ({what}), so ranks cannot reach each other after the rendezvous",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
         places=unless_held_up(ways_between(*PORTS)),
-        confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS),),
+        confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS, by_hand=RULES),),
+    ),
+    Cause(
+        "network.astray",
+        group="network",
+        scope="link",
+        says="{node} sends its packets for {peer} the wrong way, over a wrong route or to a wrong hardware address",
+        fix="Remove the wrong route or neighbor entry. Show the route",
+        command=OnNode("ip route"),
+        symptoms=(*CALLED_HEAD, *WAITED, *CALLED_PEER, *TRANSFERS, "nccl.connect", "nccl.system_error"),
+        places=unless_held_up(ways_between(*ASTRAY)),
+        confirm=(probed("do packets from {node} to {peer} go the wrong way?", *ASTRAY),),
+        instead_of=("head.no_host", "head.filtered"),
     ),
     Cause(
         "network.ports_rejected",
@@ -138,7 +151,7 @@ CAUSES = (
         command=LET_IN,
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
         places=ways_between(*REFUSED),
-        confirm=(probed("are connections to ephemeral ports of {node} refused?", *REFUSED),),
+        confirm=(probed("are connections to ephemeral ports of {node} refused?", *REFUSED, by_hand=RULES),),
     ),
     Cause(
         "network.large_packets",

@@ -14,19 +14,40 @@ from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import said, shots_at
+from ..questions import printed, shots_at
 from .process import DISK_WAIT, FROZEN, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import CauseAnswer, Group, Symptom
+    from ..model import CauseAnswer, Group, Places, Symptom
 
 
+INCONSISTENT = "program.inconsistent"
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+
+
+def compared(name: str, *, same: str = "") -> Places:
+    """Return a function that yields a place with what the ranks printed about their collective, if it differs. same: a
+    part that must not differ."""
+
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+        del case
+        printed = {one.about["rank"]: one.about for one in by if one.id == INCONSISTENT}
+        values, others = ({about.get(part, "") for about in printed.values()} for part in (name, same))
+        ranks = ", ".join(f"rank {rank}: {about.get(name, '')}" for rank, about in sorted(printed.items()))
+        yield CausePlace(what=ranks if len(values) > 1 and len(others) == 1 else "")
+
+    return places
+
+
+def was_printed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    del case
+    return yes(place.what, "output of the ranks (TORCH_DISTRIBUTED_DEBUG)") if place.what else no()
 
 
 def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -40,6 +61,8 @@ def others_waited(case: LaunchCase) -> bool:
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
         return True
+    if any(one.stuck for one in progress.progress(case)):
+        return True
     return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
 
 
@@ -47,16 +70,29 @@ def others_waited(case: LaunchCase) -> bool:
 def own_end(case: LaunchCase) -> str:
     """Return a rank that failed by itself; "" if no rank did. Such a failure explains waiting peers and lost
     connections."""
-    return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
+    failed = (one for one in case.all_failures if one.rank is not None and not one.cascade)
+    return next((one.where for one in failed if not was_aborted(case, one)), "")
+
+
+def was_aborted(case: LaunchCase, failure: Failure) -> bool:
+    """Return whether, in a log alone, NCCL's watchdog probably aborted the rank after a timeout."""
+    return case.is_only_a_log and failure.signal == "SIGABRT" and "nccl.timeout" in set().union(*printed(case).values())
 
 
 def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         del place
-        if sum(bool(one.calls) for one in progress.progress(case)) < 2:
-            return not_looked("fewer than two flight recorders are available")
-        found = progress.difference(case, of)
-        return yes(found, "flight recorders of torch") if found else no("the recorded collectives of all ranks match")
+        known = [one for one in progress.progress(case) if one.calls]
+        if len(known) < 2:
+            return not_looked("fewer than two ranks recorded their collectives")
+        found = progress.difference(case, of) or (progress.apart(case) if of is progress.operation else "")
+        if found:
+            return yes(found, known[0].source)
+        if not any(of(call) for one in known for call in one.calls.values()):
+            return not_looked("this was not recorded")
+        if known[0].source == progress.BY_WATCHDOG and len(known) < case.launch["world_size"]:
+            return not_looked(f"only {len(known)} of {case.launch['world_size']} ranks printed their collective")
+        return no("the recorded collectives of all ranks match")
 
     return look
 
@@ -84,11 +120,21 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the ranks that are behind according to flight recorders; if there are no recordings, all running ranks."""
+    """Yield the ranks that are behind according to flight recorders or watchdogs; if there are none, all running
+    ranks, or a place without a rank for a log alone."""
     del by
-    known = progress.behind(case)
+    known = {**progress.behind(case), **progress.silent(case)}
     ranks = known or dict.fromkeys(case.shots)
-    return (CausePlace(case.node_of(rank), rank=rank) for rank in ranks)
+    found = [CausePlace(case.node_of(rank), rank=rank) for rank in ranks]
+    return iter(found or ([CausePlace()] if case.is_only_a_log else []))
+
+
+def did_not_time_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Check whether the watchdogs of the other ranks timed out, but not that of this rank."""
+    said = progress.silent(case).get(-1 if place.rank is None else place.rank)
+    if said is None:
+        return not_looked("no rank is silent while the others timed out")
+    return yes(f"{said}, rank {place.rank} did not", progress.BY_WATCHDOG)
 
 
 def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -145,17 +191,6 @@ def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no(f"the rank had ended: {own[0].summary}") if own else not_looked("it is unknown how the rank ended")
 
 
-def ranks_that_finished(case: LaunchCase) -> list[int]:
-    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
-    return [one["rank"] for one in case.seen["ranks"] if 0 in (one["code"], codes.get(one["node"]))]
-
-
-def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    done = ranks_that_finished(case)
-    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
-
-
 def ranks_alone(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     if case.launch["world_size"] == 1:
         yield from (CausePlace(one.node, rank=one.rank) for one in by if one.rank is not None)
@@ -168,31 +203,13 @@ def is_alone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return yes("the launch has only one rank", "launch plan")
 
 
-def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if own := own_end(case):
-        return no(f"{own} had failed first")
-    end = case.rank_ends[-1 if place.rank is None else place.rank]
-    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
-    later = [one for one in case.all_failures if one.cascade and one.when >= left]
-    waiting = [rank for rank in case.shots if rank != place.rank]
-    if later:
-        return yes(f"exit code 0; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
-    if waiting and others_waited(case):
-        return yes(f"exit code 0, while rank {waiting[0]} was still running", "rank exit codes", left)
-    return no("no other rank waited afterwards")
-
-
+PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed, by_words=True)
 OTHER_OPERATION = Question(
     "calls.operation", "do the ranks run different collectives at the same position?", differ(progress.operation)
 )
 OTHER_SIZES = Question("calls.sizes", "do the ranks run a collective with different sizes?", differ(progress.sizes))
 OTHER_TYPES = Question("calls.types", "do the ranks run a collective with different dtypes?", differ(progress.types))
-DETAIL = "program.collectives_differ"
-OPERATION_SAID = said("said.operation", "did torch find different collectives (DETAIL)?", DETAIL, containing="Op type:")
-SIZES_SAID = said("said.sizes", "did torch find different sizes (DETAIL)?", DETAIL, containing="Tensor shapes:")
-TYPES_SAID = said("said.types", "did torch find different dtypes (DETAIL)?", DETAIL, containing="dtypes:")
-BYTES_SAID = said("said.bytes", "did Gloo receive an unexpected number of bytes?", "program.sizes_differ")
-MODELS_SAID = said("said.models", "do the models differ?", "program.parameter_differs", "program.parameter_count")
+DIFFER = ("program.operation_differs", "program.shapes_differ", "program.types_differ", INCONSISTENT)
 BEHIND = Question(
     "rank.behind",
     "is rank {rank} behind the other ranks and not in a collective?",
@@ -200,10 +217,10 @@ BEHIND = Question(
     OnNode("ps -eo pid,stat,time,wchan:20,args"),
 )
 ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside a collective?", elsewhere)
+SILENT = Question("rank.silent", "did the other ranks, but not rank {rank}, time out in NCCL?", did_not_time_out)
 MISSING = Question("barrier.missing", "did rank {rank} miss a monitored barrier?", was_missing)
 STILL_THERE = Question("rank.still_there", "was rank {rank} still running when the launch was stopped?", was_there)
 ALONE = Question("rank.alone", "is rank {rank} the only rank of the launch?", is_alone)
-LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
 WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout", "nccl.heartbeat")
 EXCEPTIONS = ("process.exception", "process.exception.everywhere")
@@ -215,9 +232,10 @@ CAUSES = (
         scope="code",
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_OPERATION, OPERATION_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("operation"),
+        confirm=(OTHER_OPERATION, PRINTED),
+        decisive=("program.operation_differs",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.other_sizes", "program.other_types", "program.bytes"),
     ),
     Cause(
@@ -226,9 +244,10 @@ CAUSES = (
         scope="code",
         says="the ranks run the same collective with tensors of different sizes",
         fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_SIZES, SIZES_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("sizes", same="operation"),
+        confirm=(OTHER_SIZES, PRINTED),
+        decisive=("program.shapes_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),
     Cause(
@@ -237,9 +256,10 @@ CAUSES = (
         scope="code",
         says="the ranks run the same collective with tensors of different dtypes",
         fix="Use the same dtype on all ranks",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_TYPES, TYPES_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("types", same="operation"),
+        confirm=(OTHER_TYPES, PRINTED),
+        decisive=("program.types_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),
     Cause(
@@ -250,7 +270,8 @@ CAUSES = (
         fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env, which prints the collectives that differ",
         symptoms=("program.sizes_differ",),
         places=in_the_code,
-        confirm=(BYTES_SAID,),
+        confirm=(),
+        decisive=("program.sizes_differ",),
         instead_of=(*EXCEPTIONS, "process.crash"),
     ),
     Cause(
@@ -261,18 +282,9 @@ CAUSES = (
         fix="Build the model from the same settings on all ranks: numbers of classes and layers, data-dependent sizes",
         symptoms=("program.parameter_differs", "program.parameter_count"),
         places=in_the_code,
-        confirm=(MODELS_SAID,),
+        confirm=(),
+        decisive=("program.parameter_differs", "program.parameter_count"),
         instead_of=(*EXCEPTIONS, "program.barrier"),
-    ),
-    Cause(
-        "program.uneven_steps",
-        group="program",
-        scope="process",
-        says="rank {rank} on {node} completed its steps and exited while other ranks still waited for it",
-        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
-        symptoms=WAITING,
-        places=finished,
-        confirm=(LEFT,),
     ),
     Cause(
         "program.alone",
@@ -293,6 +305,7 @@ CAUSES = (
         symptoms=(*WAITING, "gloo.barrier"),
         places=ranks_behind,
         confirm=(BEHIND, ELSEWHERE),
+        support=(SILENT,),
         refute=(STOPPED, DISK_WAIT, FROZEN),
         instead_of=("program.barrier",),
     ),
@@ -311,14 +324,12 @@ CAUSES = (
 )
 
 
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
-
-
 # ---------------------------------------------------------------- code
 
 # Errors in the program that torch reports: parameters, checkpoints, devices, labels.
 #
-# The exception is the proof. A node is named only if ranks on other nodes, with the same code, did not fail.
+# A line is not a check: these causes are likely at most. A node is named only if ranks on other nodes, with the same
+# code, did not fail.
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -335,10 +346,10 @@ def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def by_words(
-    name: str, text: str, asks: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
+    name: str, text: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
 ) -> Cause:
-    """Return a cause that the last output of a rank confirms. node: whether the cause can affect a single node."""
-    question: Question = said(f"said.{text}", asks, text)
+    """Return a cause that a line in the last output of a rank makes likely. node: whether the cause can affect a single
+    node."""
     group: Group = "program"
     return Cause(
         name,
@@ -348,8 +359,9 @@ def by_words(
         fix=fix,
         symptoms=(text,),
         places=where_met if node else anywhere,
-        confirm=(question,),
-        instead_of=(*OWN, *instead_of),
+        confirm=(),
+        decisive=(text,),
+        instead_of=instead_of,
     )
 
 
@@ -357,21 +369,18 @@ OF_CODE = (
     by_words(
         "program.unused_parameters",
         "program.unused_parameters",
-        "did DDP wait for the gradient of an unused parameter?",
         "a model parameter received no gradient in a step, but DDP waits for the gradients of all parameters",
         "Use every parameter in the loss, remove unused parameters, or pass find_unused_parameters=True to DDP",
     ),
     by_words(
         "program.ready_twice",
         "program.ready_twice",
-        "did a parameter receive its gradient twice?",
         "a model parameter received its gradient twice in a step",
         "Use checkpointing with use_reentrant=False, or pass static_graph=True to DDP",
     ),
     by_words(
         "program.checkpoint.prefix",
         "program.checkpoint_prefix",
-        "do parameter names in the checkpoint and the model differ only by `module.`?",
         "parameter names have DDP's prefix `module.` in the checkpoint but not in the model, or vice versa",
         "Save model.module.state_dict(), or remove `module.` from the names before load_state_dict",
         node=True,
@@ -380,7 +389,6 @@ OF_CODE = (
     by_words(
         "program.checkpoint.keys",
         "program.checkpoint_keys",
-        "do the parameter names in the checkpoint and the model differ?",
         "the checkpoint is from another model or model version: parameter names are missing or unexpected",
         "Load the checkpoint of this model, and check that all nodes have the same file",
         node=True,
@@ -388,7 +396,6 @@ OF_CODE = (
     by_words(
         "program.checkpoint.sizes",
         "program.checkpoint_sizes",
-        "do tensor sizes in the checkpoint and the model differ?",
         "tensor sizes in the checkpoint and the model differ",
         "Build the model with the settings of the checkpoint (classes, layers, vocabulary), or leave out these tensors",
         node=True,
@@ -396,7 +403,6 @@ OF_CODE = (
     by_words(
         "program.no_group",
         "program.no_group",
-        "was a collective called without a process group?",
         "a collective was called before init_process_group or after destroy_process_group",
         "Call init_process_group first, on all ranks",
         node=True,
@@ -404,7 +410,6 @@ OF_CODE = (
     by_words(
         "program.thread_left",
         "program.thread_left",
-        "did the C++ runtime abort because a thread was still running?",
         "a thread was still running when its owner was destroyed. It is usually a Gloo thread, because an object still"
         " referenced the process group when Python exited",
         "Delete models and DDP objects, call gc.collect() and then destroy_process_group() (see docs/migrating.md)",
@@ -412,14 +417,12 @@ OF_CODE = (
     by_words(
         "program.device_twice",
         "nccl.duplicate_gpu",
-        "did NCCL find two ranks on one GPU?",
         "two ranks of a node use the same GPU",
         "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call",
     ),
     by_words(
         "program.device_assert",
         "cuda.assert",
-        "did a CUDA kernel find an index out of range?",
         "a CUDA kernel received an index that is out of range, such as a label beyond the number of classes",
         "Check labels and indices; CUDA_LAUNCH_BLOCKING=1 in launch_env shows the failing call",
         node=True,
@@ -427,7 +430,6 @@ OF_CODE = (
     by_words(
         "program.forked",
         "cuda.forked",
-        "was CUDA used in a forked process?",
         "a forked process, such as a data loader worker, uses CUDA although its parent has initialized CUDA",
         "Return CPU tensors from the dataset and move batches to the GPU in the training loop, or pass"
         " multiprocessing_context='spawn' to DataLoader",
@@ -435,14 +437,12 @@ OF_CODE = (
     by_words(
         "program.devices_mixed",
         "cuda.devices_mixed",
-        "did an operation receive tensors on different devices?",
         "an operation received tensors on different devices",
         "Move the model, its buffers and each batch to the same device: .to(device)",
     ),
     by_words(
         "program.device_type",
         "nccl.device_type",
-        "did a collective receive a tensor on an unsupported device?",
         "a collective received a tensor on a device that the backend does not support, such as a CPU tensor with NCCL",
         "Move the tensor to the rank's GPU before the collective, or call init_process_group('cpu:gloo,cuda:nccl')",
     ),
@@ -456,7 +456,6 @@ OF_CODE = (
     by_words(
         "program.torch_for_cpus",
         "cuda.not_built",
-        "is torch in the launch environment a CPU build?",
         "the script uses a GPU, but torch in the launch environment is a CPU build",
         "Set cluster_backend or pytorch_variant to match the machines, or use an environment with a CUDA build",
         node=True,

@@ -1,0 +1,159 @@
+"""Places the ranks of a launch on nodes, from what its logs contain."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from .log_arguments import number
+from .log_processes import output_of, shared_out
+from .log_sources import of_node_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .evidence import LaunchNode
+    from .log_processes import ProcessEnd
+    from .log_sources import ForeignLines, Known
+
+JOINED = re.compile(r"\d+/(?P<expected>\d{1,6}) clients joined")
+UNNAMED = "a node not named in the log"
+MOST_RANKS = 4096
+SIZES = ("nproc_per_node", "nnodes", "world_size")
+STOPPED = -15  # exit code of a rank that its launcher stopped
+
+
+class LaunchSize(NamedTuple):
+    """The size of a launch, 0 if unknown. joining: clients that the store waited for, which are nodes or ranks."""
+
+    world: int
+    per_node: int
+    nodes: int
+    joining: int
+
+
+def participants(lines: ForeignLines, known: Sequence[Known], size: LaunchSize) -> list[LaunchNode]:
+    """Return the nodes by the names in the logs, or by node rank if the logs contain no name.
+
+    A rank is placed on a node by its lines, its process or torchrun's summary. The number of ranks per node is used
+    only if a log contains it. A process whose rank is unknown gets the next free number.
+    """
+    seen = seen_places(lines)
+    addresses = {one.node: one.address for one in known}
+    named = named_nodes(lines, list(addresses), size)
+    slots = node_slots(lines, named, size, seen)
+    ranks: dict[str, list[int]] = {node: [] for node in slots}
+    only = named[0] if len(named) == 1 and len(known) < 2 else UNNAMED
+    for rank in range(size.world):
+        usual = slots[rank // size.per_node] if size.per_node and rank // size.per_node < len(slots) else ""
+        node = seen.get(rank) or usual or (only if rank in lines.by_rank else "")
+        if node:
+            ranks.setdefault(node, []).append(rank)
+    ranks.update({node: [] for node in named if node not in ranks and (node in lines.nodes or not slots)})
+    number_the_others(lines, ranks)
+    order = {node: at for at, node in enumerate(named)}
+    if not slots:  # the node of rank 0 first
+        ranks = dict(sorted(ranks.items(), key=lambda one: (one[0] == UNNAMED, 0 not in one[1], order.get(one[0], 0))))
+    return [
+        {"node": node, "address": addresses.get(node, ""), "interface": "", "node_rank": at, "ranks": there}
+        for at, (node, there) in enumerate(ranks.items())
+    ]
+
+
+def size_of(lines: ForeignLines) -> LaunchSize:
+    said = {name: [number(one.get(name, "")) for one in lines.told.values()] for name in SIZES}
+    per_node = max(said["nproc_per_node"], default=0) or max((local + 1 for _, local in lines.by_local), default=0)
+    nodes = min(max(said["nnodes"], default=0), MOST_RANKS)
+    ended = (end.rank for ends in lines.ends.values() for end in ends if end.rank is not None)
+    seen = max((*lines.by_rank, *lines.places, *ended), default=-1) + 1
+    with_locals = len({node for node, _ in lines.by_local})
+    world = min(max(*said["world_size"], nodes * per_node, with_locals * per_node, seen, 0), MOST_RANKS)
+    joining = (int(one["expected"]) for line in lines.all_lines if "clients" in line and (one := JOINED.search(line)))
+    return LaunchSize(world, per_node, max(nodes, -(-world // per_node) if per_node else 0), max(joining, default=0))
+
+
+def seen_places(lines: ForeignLines) -> dict[int, str]:
+    """Return the nodes of ranks by their lines and by torchrun's summary. A local rank places the ranks before it on
+    the same node."""
+    found = dict(lines.places)
+    for node, ends in lines.ends.items():
+        for end in ends:
+            if node and end.rank is not None and end.local <= end.rank < MOST_RANKS:
+                found.update(dict.fromkeys(range(end.rank - end.local, end.rank + 1), node))
+    return found
+
+
+def named_nodes(lines: ForeignLines, inventory: Sequence[str], size: LaunchSize) -> list[str]:
+    """Return the nodes that the logs name, in the order of the inventory. If the launch has as many nodes as the
+    inventory, all of them take part."""
+    there = lines.nodes
+    everyone = len(inventory) in (size.nodes, size.joining)
+    return [*(one for one in inventory if everyone or one in there), *(one for one in there if one not in inventory)]
+
+
+def node_slots(lines: ForeignLines, named: Sequence[str], size: LaunchSize, seen: dict[int, str]) -> list[str]:
+    """Return the nodes by node rank; none if the number of nodes is unknown."""
+    claimed = [(number(one["node_rank"]), node) for node, one in lines.told.items() if node and "node_rank" in one]
+    for rank, node in seen.items() if size.per_node else ():  # a rank of the node shows that it has another node rank
+        claimed = [one for one in claimed if one[1] != node or one[0] == rank // size.per_node]
+    numbers = [rank for rank, _ in claimed]
+    at = {rank: node for rank, node in claimed if numbers.count(rank) == 1}
+    at.update({rank: of_node_rank(rank) for rank in range(size.nodes) if of_node_rank(rank) in named})
+    placed = {*at.values(), *(seen.values() if size.per_node else ())}
+    left = [node for node in named if node not in placed]
+    found = []
+    for slot in range(size.nodes):
+        there = range(slot * size.per_node, min(size.world, (slot + 1) * size.per_node))
+        node = at.get(slot) or next((seen[rank] for rank in there if rank in seen), "")
+        found.append(node or (left.pop(0) if left else of_node_rank(slot)))
+    return list(dict.fromkeys(found))
+
+
+def number_the_others(lines: ForeignLines, ranks: dict[str, list[int]]) -> None:
+    """Give a rank to each process that ended or failed, and whose rank is unknown. Lines that a process of a node wrote
+    are added to its rank."""
+    if len(ranks) < 2:  # also the lines without a node are from this one
+        node = next(iter(ranks), UNNAMED)
+        lines.by_node.setdefault(node, []).extend(lines.by_node.pop("", ()))
+        lines.ends.setdefault(node, []).extend(lines.ends.pop("", ()))
+        lines.by_local = {(node, local): said for (_, local), said in lines.by_local.items()}
+        ranks.setdefault(node, [])
+    else:
+        there = [rank for them in ranks.values() for rank in them]
+        hand_over(lines, "", there, [end for ends in lines.ends.values() for end in ends if end.rank is not None])
+        if output_of(lines.by_node.get("", ())).has_failed:
+            lines.by_node.setdefault(UNNAMED, []).extend(lines.by_node.pop(""))
+            ranks.setdefault(UNNAMED, [])
+    for node, there in ranks.items():
+        failed = [one for one, said in lines.by_pid.items() if one[0] == node and output_of(said).has_failed]
+        if not there:
+            ended = max((end.local + 1 for end in lines.ends.get(node, ())), default=0)
+            own = max(ended, len(failed), int(output_of(lines.by_node.get(node, ())).has_failed))
+            first = max((rank + 1 for them in ranks.values() for rank in them), default=0)
+            there.extend(range(first, first + own))
+        silent = [rank for rank in there if rank not in lines.by_rank]
+        lines.by_rank.update({rank: lines.by_pid.pop(one) for rank, one in zip(silent, failed, strict=False)})
+        hand_over(lines, node, there, lines.ends.get(node, []))
+    for node, pid in list(lines.by_pid):
+        lines.by_node.setdefault(node, []).extend(lines.by_pid.pop((node, pid)))
+
+
+def hand_over(lines: ForeignLines, node: str, ranks: Sequence[int], ends: Sequence[ProcessEnd]) -> None:
+    """Move lines of a node's log to the ranks that wrote them: the ranks that failed, by time; else, if there is a
+    failure, the only rank of the node or one without lines of its own."""
+    log = lines.by_node.get(node, [])
+    codes = sorted((end for end in ends if end.code not in (0, STOPPED)), key=lambda one: one.at)
+    owners = list(dict.fromkeys(rank for end in codes if (rank := rank_of(end, ranks)) in ranks))
+    if not owners and node and output_of(log).has_failed:
+        owners = [*(rank for rank in ranks if rank not in lines.by_rank), *ranks][:1]
+    left, given = shared_out(log, owners)
+    if given:
+        lines.by_node[node] = left
+    for rank, said in given.items():
+        lines.by_rank.setdefault(rank, []).extend(said)
+
+
+def rank_of(end: ProcessEnd, ranks: Sequence[int]) -> int:
+    if end.rank is not None:
+        return end.rank
+    return ranks[end.local] if end.local < len(ranks) else -1
