@@ -125,7 +125,7 @@ TEXTS = (
     ),
     Text(
         "nccl.queue_pair",
-        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to"
+        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid|ibv_poll_cq)(?:\(\))? failed|Call to"
         r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
         "an RDMA connection could not be established: a GID is missing, the subnets differ, or a port is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
@@ -199,5 +199,30 @@ TEXTS = (
         "NCCL INFO ulimit -l is unlimited",
         "read, not run: NCCL 2.30's source",
         ordinary=True,
+    ),
+    Text(
+        "nccl.closed",
+        r"NCCL WARN .*(?:[Cc]all to (?:recv|send|recvmsg|read|write)\b.* failed|[Cc]onnection closed by (?:remote )?peer)"
+        r"|socketProgress\w*: [Cc]onnection closed",
+        "the connection to a peer ended: its rank exited, or the network failed",
+        "misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer node2<43211>",
+        "read, not run: NCCL 2.30's source",
+        victim=True,
+    ),
+    Text(
+        "nccl.peer_access",
+        r"peer access is not supported between these two devices|peer mapping resources exhausted"
+        r"|Could not enable P2P between",
+        "a GPU cannot access the memory of another GPU of the node",
+        "NCCL WARN Cuda failure 'peer access is not supported between these two devices'",
+        "read, not run: CUDA's error descriptions",
+    ),
+    Text(
+        "nccl.invalid_usage",
+        r"ncclInvalidUsage|, invalid usage\b",
+        "NCCL was called in an invalid way, most often by two ranks with the same GPU",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, invalid usage, NCCL version"
+        " 2.18.1",
+        "read, not run: torch 2.x",
     ),
 )
