@@ -45,8 +45,8 @@ CAUSES = (
     outside(
         "packages",
         "the package manager on {node} could not install a package",
-        "Repair the packages and their sources, and wait for other runs of apt. Show the packages that are not installed"
-        " completely",
+        "Repair the packages and their sources, and wait for other runs of apt. Show the packages that are not"
+        " completely installed",
         OnNode("dpkg --audit"),
     ),
     outside(
@@ -65,8 +65,8 @@ CAUSES = (
     outside(
         "login",
         "a login by SSH to a node failed",
-        "Set up SSH keys without a password and known host keys between the nodes, or launch without SSH. Test the login"
-        " in the log with ssh -v. Show the loaded keys",
+        "Set up SSH keys without a password and known host keys between the nodes, or launch without SSH. Test the"
+        " login in the log with ssh -v. Show the loaded keys",
         OnNode("ssh-add -l"),
     ),
 )

@@ -23,8 +23,8 @@ TEXTS = (
     ),
     Text(
         "cuda.not_enough_memory",
-        r"CUDA error: out of memory|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|Cuda failure (?:\d+ )?'?out of memory"
-        r"|CUDNN_STATUS_ALLOC_FAILED",
+        r"CUDA error: out of memory|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|CUDNN_STATUS_ALLOC_FAILED"
+        r"|Cuda failure (?:\d+ )?'?out of memory",
         "the GPU memory was full when a library requested memory without torch's allocator",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,

@@ -14,8 +14,8 @@ READ = "read, not run: NCCL 2.30's source"
 TEXTS = (
     Text(
         "nccl.timeout",
-        r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?OpType=(?P<operation>\w+)"
-        r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
+        r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?"
+        r"OpType=(?P<operation>\w+)(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
         "a collective did not finish in time; the line does not show which rank this rank waited for",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
@@ -149,7 +149,7 @@ TEXTS = (
     Text(
         "nccl.nvls",
         r"nvls\.cc:\d+ NCCL WARN Cuda failure|Failed to bind NVLink SHARP \(NVLS\) Multicast memory",
-        "NVLink SHARP could not be set up: the fabric manager or an NVSwitch is not in order, or a container lacks access",
+        "NVLink SHARP could not be set up: the fabric manager or an NVSwitch failed, or a container has no access",
         "transport/nvls.cc:287 NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA"
         " error 401 'the operation cannot be performed in the present state'",
         "read, not run: NCCL 2.29's source",
@@ -189,7 +189,7 @@ TEXTS = (
         "nccl.other_library",
         r"undefined symbol: p?nccl\w+",
         "another NCCL library is loaded instead of the one that torch was built with",
-        "ImportError: /opt/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
+        "ImportError: /opt/env/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "pytorch/pytorch#119932",
     ),
     Text(
@@ -202,8 +202,8 @@ TEXTS = (
     ),
     Text(
         "nccl.closed",
-        r"NCCL WARN .*(?:[Cc]all to (?:recv|send|recvmsg|read|write)\b.* failed|[Cc]onnection closed by (?:remote )?peer)"
-        r"|socketProgress\w*: [Cc]onnection closed",
+        r"NCCL WARN .*(?:[Cc]all to (?:recv|send|recvmsg|read|write)\b.* failed|[Cc]onnection closed by (?:remote )?"
+        r"peer)|socketProgress\w*: [Cc]onnection closed",
         "the connection to a peer ended: its rank exited, or the network failed",
         "misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer node2<43211>",
         "read, not run: NCCL 2.30's source",

@@ -94,7 +94,7 @@ TEXTS = (
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
         r"|[Cc]ouldn't connect to 'https?://(?P<server>[\w.-]+)",
         "a file could not be downloaded: the server cannot be reached from this node",
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded",
+        "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
         "urllib3, huggingface_hub; read, not run",
     ),
 )

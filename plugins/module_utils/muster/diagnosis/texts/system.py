@@ -139,7 +139,7 @@ TEXTS = (
         "system.xid",
         r"NVRM: Xid \(PCI:[^)]*\): (?!(?:13|31|43|45|68|69|109)\b)(?P<number>\d+)",
         "the driver reported a fault of the GPU in the kernel log",
-        "NVRM: Xid (PCI:0000:17:00): 119, pid=4711, name=python, Timeout after 6s of waiting for RPC response from GPU0",
+        "NVRM: Xid (PCI:0000:17:00): 119, pid=4711, name=python, Timeout after 6s of waiting for RPC response",
         "Xid Catalog, docs.nvidia.com/deploy/xid-errors",
     ),
     Text(
