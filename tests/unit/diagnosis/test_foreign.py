@@ -2,7 +2,8 @@
 decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
-causes as in cases/decide; said {rank: text that must be found in the rank's log}.
+causes, candidates, ruled_out as in cases/decide; first: the first of the candidates; never: ids that are neither
+reported nor ruled out; said {rank: text that must be found in the rank's log}; shown: texts that must be printed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
     assert decided.word == expect["word"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
     assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
+    assert {line(one) for one in decided.ruled_out} >= set(expect.get("ruled_out", []))
+    if "first" in expect:
+        assert line(decided.candidates[0]) == expect["first"]
+    named = {one.cause.id for one in (*decided.causes, *decided.candidates, *decided.ruled_out)}
+    assert not named & set(expect.get("never", []))
+    printed = "\n".join(diagnosis(LaunchCase(shape), decided)["lines"])
+    assert [text for text in expect.get("shown", []) if text not in printed] == []
 
 
 def test_arbitrary_text_can_be_parsed() -> None:

@@ -69,7 +69,8 @@ class LaunchCase:
         if not self.is_only_a_log:
             return self.nodes[0] if self.nodes else ""
         waits = [name for name in self.nodes if WAITS.search(self.output_of(name))]
-        known = self.node_at(self.launch["master_addr"]) or next(iter(waits), "")
+        address = self.launch["master_addr"]
+        known = (self.node_at(address) if address else "") or next(iter(waits), "")
         first = self.launch["nodes"][0]["node"] if self.launch["nodes"] else ""
         return known or ("" if first == UNNAMED or CALLS.search(self.output_of(first)) else first)
 

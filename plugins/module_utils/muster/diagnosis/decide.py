@@ -159,7 +159,7 @@ def is_of(case: LaunchCase, line: Symptom, one: JudgedCause) -> bool:
 
 
 def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, ...]:
-    """Sort key of possible causes: the lines that suggest few causes come first, and of each line its usual causes. Lost
+    """Sort key of possible causes: lines that suggest few causes come first, and of each line its usual causes. Lost
     connections, handled errors and causes against which the log speaks come last."""
     lines = [each for each in one.by if concerns(each, one.place)] or one.by
     told = min(

@@ -15,8 +15,8 @@ ruled out by a question that refutes it, or if every question that could confirm
         refute=(),
     )
 
-The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked. In a log
-alone, an answer "no" without a source, such as a line that nobody printed, does not rule out a cause either.
+The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked. In a
+log alone, an answer "no" without a source, such as a line that nobody printed, does not rule out a cause either.
 """
 
 from __future__ import annotations

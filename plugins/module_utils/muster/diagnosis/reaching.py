@@ -17,8 +17,8 @@ from .questions import MOST_SHOWN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from ..verdict.finding import FindingShape
     from ..verdict.commands import OnNode
+    from ..verdict.finding import FindingShape
     from .case import LaunchCase
     from .model import CauseAnswer, Places, Symptom
 
@@ -44,7 +44,10 @@ UNKNOWN_SIDE = "dropped"
 ASTRAY = ("net.peer.other_interface", "net.peer.neighbour")
 STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
-CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")
+CUT = (
+    *("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed"),
+    *("nccl.timeout", "nccl.closed"),
+)
 
 
 def is_held_up(case: LaunchCase) -> bool:

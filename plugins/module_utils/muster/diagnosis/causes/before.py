@@ -45,15 +45,28 @@ CAUSES = (
     outside(
         "packages",
         "the package manager on {node} could not install a package",
-        "Repair the packages and their sources, and wait for other runs of apt. Show the packages that are not installed"
-        " completely",
+        "Repair the packages and their sources, and wait for other runs of apt. Show the packages that are not"
+        " completely installed",
         OnNode("dpkg --audit"),
+    ),
+    outside(
+        "extension",
+        "an extension of torch could not be compiled on {node}",
+        "Install the CUDA toolkit of torch's CUDA version, a compiler and ninja, and set CUDA_HOME. Show the version",
+        OnNode("nvcc --version"),
+    ),
+    outside(
+        "container",
+        "a container with GPUs could not be started on {node}",
+        "Install the NVIDIA container toolkit, configure it for the container engine, and restart the engine. Show the"
+        " engine's runtimes",
+        OnNode("docker info"),
     ),
     outside(
         "login",
         "a login by SSH to a node failed",
-        "Set up SSH keys without a password and known host keys between the nodes, or launch without SSH. Test the login"
-        " in the log with ssh -v. Show the loaded keys",
+        "Set up SSH keys without a password and known host keys between the nodes, or launch without SSH. Test the"
+        " login in the log with ssh -v. Show the loaded keys",
         OnNode("ssh-add -l"),
     ),
 )

@@ -330,9 +330,10 @@ CAUSES = (
         scope="config",
         says="the launch reached its time limit",
         fix="Increase launch_time_limit, or save checkpoints in the script and resume from the last checkpoint",
-        symptoms=("launch.limit",),
+        symptoms=("launch.limit", "system.time_limit"),
         places=anywhere,
         confirm=(LIMIT,),
+        decisive=("system.time_limit",),
     ),
     Cause(
         "process.worker",

@@ -188,6 +188,7 @@ CAUSES = (
         symptoms=("python.usage",),
         places=where_refused,
         confirm=(WRONG_OPTIONS,),
+        decisive=("python.usage",),
         instead_of=("process.launcher",),
     ),
 )

@@ -346,10 +346,17 @@ def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def by_words(
-    name: str, text: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
+    name: str,
+    text: str,
+    says: str,
+    fix: str,
+    *,
+    node: bool = False,
+    also: tuple[str, ...] = (),
+    instead_of: tuple[str, ...] = (),
 ) -> Cause:
     """Return a cause that a line in the last output of a rank makes likely. node: whether the cause can affect a single
-    node."""
+    node. also: lines that make the cause only possible."""
     group: Group = "program"
     return Cause(
         name,
@@ -357,7 +364,7 @@ def by_words(
         scope="code",
         says=says,
         fix=fix,
-        symptoms=(text,),
+        symptoms=(text, *also),
         places=where_met if node else anywhere,
         confirm=(),
         decisive=(text,),
@@ -419,6 +426,7 @@ OF_CODE = (
         "nccl.duplicate_gpu",
         "two ranks of a node use the same GPU",
         "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call",
+        also=("nccl.invalid_usage",),
     ),
     by_words(
         "program.device_assert",

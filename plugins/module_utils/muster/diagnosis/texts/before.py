@@ -30,4 +30,19 @@ TEXTS = (
         "eva@10.20.0.14: Permission denied (publickey,password).",
         "OpenSSH 9.6; DeepSpeed: deepspeedai/DeepSpeed#4907; pdsh",
     ),
+    Text(
+        "before.extension",
+        r"Error building extension|CUDA_HOME (?:environment variable is not set|does not exist)|Ninja is required"
+        r"|CUDAMismatchException|(?:detected|Installed) CUDA version .*(?:mismatches|does not match)",
+        "an extension could not be compiled on this node",
+        "RuntimeError: Error building extension 'cpu_adam'",
+        "torch/utils/cpp_extension.py; DeepSpeed; read, not run",
+    ),
+    Text(
+        "before.container",
+        r"could not select device driver .*gpu|nvidia-container-cli: |unknown or invalid runtime name: nvidia",
+        "a container could not be started with GPUs",
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+        "Docker; NVIDIA container toolkit; read, not run",
+    ),
 )

@@ -23,7 +23,8 @@ TEXTS = (
     ),
     Text(
         "cuda.not_enough_memory",
-        r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure '?out of memory",
+        r"CUDA error: out of memory|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|CUDNN_STATUS_ALLOC_FAILED"
+        r"|Cuda failure (?:\d+ )?'?out of memory",
         "the GPU memory was full when a library requested memory without torch's allocator",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,
@@ -37,7 +38,9 @@ TEXTS = (
     ),
     Text(
         "cuda.no_gpu",
-        r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system",
+        r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
+        r"|no GPUs found!|CUDA driver initialization failed|CUDA unknown error - this may be"
+        r"|couldn't communicate with the NVIDIA driver|Failed to initialize NVML: (?!Driver/library)",
         "the process sees no GPU: no GPU is present, the driver is not loaded, or the GPUs are hidden",
         "RuntimeError: No CUDA GPUs are available",
         f"{RUN}; other forms from torch/cuda/__init__.py and c10/cuda, read",
@@ -144,5 +147,21 @@ TEXTS = (
         "the user may not read the performance counters of the GPU, which a profiler needs",
         "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
         "HazyResearch/ThunderKittens#73, geoffxy/habitat#5",
+    ),
+    Text(
+        "cuda.driver_mismatch",
+        r"Driver/library version mismatch|forward compatibility was attempted on non supported HW"
+        r"|API mismatch: the client has the version",
+        "the libraries of the driver and its kernel module have different versions",
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "nvidia-smi; cudaErrorCompatNotSupportedOnDevice in CUDA's documentation",
+    ),
+    Text(
+        "cuda.too_few",
+        r"[Bb]ut your machine only has|is larger than the number of available GPUs"
+        r"|number of required GPUs exceeds the total number of available GPUs",
+        "the launch asks for more GPUs than are visible",
+        "MisconfigurationException: You requested gpu: [0, 1] But your machine only has: [0]",
+        "Lightning; vLLM",
     ),
 )

@@ -15,8 +15,8 @@ NCCL2 = "read, not run: torch 2.15's backend nccl2 (docs/dev/nccl_backends.md)"
 TEXTS = (
     Text(
         "nccl.timeout",
-        r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?OpType=(?P<operation>\w+)"
-        r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)"
+        r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?"
+        r"OpType=(?P<operation>\w+)(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)"
         r"|\[TC\].* Operation timed out after \d+ ms|due to timeout - (?:timeout watchdog|collective operation)"
         r"|NCCL operation timed out|Work timed out during finalize"
         r"|(?:NCCL \w+ failed|Failed to initialize NCCL communicator) timed out after \d+ ms",
@@ -155,7 +155,7 @@ TEXTS = (
     ),
     Text(
         "nccl.queue_pair",
-        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to"
+        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid|ibv_poll_cq)(?:\(\))? failed|Call to"
         r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
         "an RDMA connection could not be established: a GID is missing, the subnets differ, or a port is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
@@ -179,7 +179,7 @@ TEXTS = (
     Text(
         "nccl.nvls",
         r"nvls\.cc:\d+ NCCL WARN Cuda failure|Failed to bind NVLink SHARP \(NVLS\) Multicast memory",
-        "NVLink SHARP could not be set up: the fabric manager or an NVSwitch is not in order, or a container lacks access",
+        "NVLink SHARP could not be set up: the fabric manager or an NVSwitch failed, or a container has no access",
         "transport/nvls.cc:287 NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA"
         " error 401 'the operation cannot be performed in the present state'",
         "read, not run: NCCL 2.29's source",
@@ -219,7 +219,7 @@ TEXTS = (
         "nccl.other_library",
         r"undefined symbol: p?nccl\w+",
         "another NCCL library is loaded instead of the one that torch was built with",
-        "ImportError: /opt/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
+        "ImportError: /opt/env/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "pytorch/pytorch#119932",
     ),
     Text(
@@ -229,5 +229,30 @@ TEXTS = (
         "NCCL INFO ulimit -l is unlimited",
         "read, not run: NCCL 2.30's source",
         ordinary=True,
+    ),
+    Text(
+        "nccl.closed",
+        r"NCCL WARN .*(?:[Cc]all to (?:recv|send|recvmsg|read|write)\b.* failed|[Cc]onnection closed by (?:remote )?"
+        r"peer)|socketProgress\w*: [Cc]onnection closed",
+        "the connection to a peer ended: its rank exited, or the network failed",
+        "misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer node2<43211>",
+        "read, not run: NCCL 2.30's source",
+        victim=True,
+    ),
+    Text(
+        "nccl.peer_access",
+        r"peer access is not supported between these two devices|peer mapping resources exhausted"
+        r"|Could not enable P2P between",
+        "a GPU cannot access the memory of another GPU of the node",
+        "NCCL WARN Cuda failure 'peer access is not supported between these two devices'",
+        "read, not run: CUDA's error descriptions",
+    ),
+    Text(
+        "nccl.invalid_usage",
+        r"ncclInvalidUsage|, invalid usage\b",
+        "NCCL was called in an invalid way, most often by two ranks with the same GPU",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, invalid usage, NCCL version"
+        " 2.18.1",
+        "read, not run: torch 2.x",
     ),
 )

@@ -53,9 +53,9 @@ TEXTS = (
         rf"{MISMATCH}.*Op type: (?P<what>.{{1,200}})",
         "torch found that the ranks run different collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ in the"
-        " following aspects:   Op type: ALLREDUCEvs BROADCAST",
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
+        " collective: CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ"
+        " in the following aspects:   Op type: ALLREDUCEvs BROADCAST",
         RUN,
     ),
     Text(
@@ -63,9 +63,9 @@ TEXTS = (
         rf"{MISMATCH}.*Tensor shapes: (?P<what>.{{1,200}})",
         "torch found that the ranks run a collective with different sizes (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[12]).Collectives differ in the"
-        " following aspects:   Tensor shapes: 10vs 12",
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
+        " collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[12]).Collectives differ"
+        " in the following aspects:   Tensor shapes: 10vs 12",
         "torch 2.13, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
     ),
     Text(
@@ -73,9 +73,9 @@ TEXTS = (
         rf"{MISMATCH}.*dtypes: (?P<what>.{{1,200}})",
         "torch found that the ranks run a collective with different dtypes (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Float), but Rank 1 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Half).Collectives differ in the"
-        " following aspects:   Tensor dtypes: Floatvs Half",
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Float), but Rank 1 is running"
+        " collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Half).Collectives differ"
+        " in the following aspects:   Tensor dtypes: Floatvs Half",
         "torch 2.13, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
     ),
     Text(

@@ -30,7 +30,7 @@ TEXTS = (
     ),
     Text(
         "python.variable_missing",
-        r"^KeyError: '(?P<name>[A-Z][A-Z0-9_]+)'$",
+        r"(?:^KeyError: '|environment variable )(?P<name>[A-Z][A-Z0-9_]+)(?:'$| expected, but not set)",
         "a key in capital letters is missing, usually an environment variable",
         "KeyError: 'DATA_ROOT'",
         RUN,
@@ -88,5 +88,13 @@ TEXTS = (
         "a program was called with unknown options, or without required options",
         "torchrun: error: unrecognized arguments: --nodes=2",
         "Python 3.11's argparse",
+    ),
+    Text(
+        "python.download",
+        r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
+        r"|[Cc]ouldn't connect to 'https?://(?P<server>[\w.-]+)",
+        "a file could not be downloaded: the server cannot be reached from this node",
+        "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
+        "urllib3, huggingface_hub; read, not run",
     ),
 )

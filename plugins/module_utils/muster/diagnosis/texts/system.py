@@ -113,7 +113,8 @@ TEXTS = (
     ),
     Text(
         "system.oom_killer",
-        r"(?<!Memory cgroup )[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+)|oom-kill:constraint=CONSTRAINT_NONE",
+        r"(?<!Memory cgroup )[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+)|oom-kill:constraint=CONSTRAINT_NONE"
+        r"|killed due to (?:the node running low on memory|memory pressure)",
         "the kernel killed a process because the memory of the machine was used up",
         "Out of memory: Killed process 4711 (python) total-vm:81234567kB, anon-rss:64123456kB",
         "Linux 6.8, mm/oom_kill.c",
@@ -138,7 +139,7 @@ TEXTS = (
         "system.xid",
         r"NVRM: Xid \(PCI:[^)]*\): (?!(?:13|31|43|45|68|69|109)\b)(?P<number>\d+)",
         "the driver reported a fault of the GPU in the kernel log",
-        "NVRM: Xid (PCI:0000:17:00): 119, pid=4711, name=python, Timeout after 6s of waiting for RPC response from GPU0",
+        "NVRM: Xid (PCI:0000:17:00): 119, pid=4711, name=python, Timeout after 6s of waiting for RPC response",
         "Xid Catalog, docs.nvidia.com/deploy/xid-errors",
     ),
     Text(
@@ -178,5 +179,19 @@ TEXTS = (
         "the shell of this node does not find the program: its PATH or environment differs",
         "bash: line 1: torchrun: command not found",
         "bash 5.2; Slurm: its documentation",
+    ),
+    Text(
+        "system.storage",
+        r"\[Errno (?:5|116|121)\] |Stale file handle|Input/output error|Transport endpoint is not connected",
+        "a disk or a network file system failed",
+        "OSError: [Errno 116] Stale file handle: '/data/train.csv'",
+        "errno(3)",
+    ),
+    Text(
+        "system.time_limit",
+        r"DUE TO TIME LIMIT|DeadlineExceeded",
+        "the job reached the time limit of the scheduler",
+        "slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2026-01-01T08:00:00 DUE TO TIME LIMIT ***",
+        "Slurm, Kubernetes: their documentation",
     ),
 )

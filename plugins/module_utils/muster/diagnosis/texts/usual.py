@@ -9,12 +9,19 @@ from __future__ import annotations
 VAGUE = frozenset(
     {
         *("nccl.system_error", "nccl.cuda_error", "nccl.internal_error", "nccl.remote", "nccl.heartbeat"),
+        "nccl.invalid_usage",
         *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout"),
         *("system.actor_died", "system.crashed", "system.killed"),
     }
 )
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
-SLOW_OR_OTHER = ("program.straggler", "program.other_operation", "program.other_sizes", "program.uneven_steps")
+SLOW_OR_OTHER = (
+    "program.straggler",
+    "program.alone",
+    "program.other_operation",
+    "program.other_sizes",
+    "program.uneven_steps",
+)
 MEMORY = ("process.memory.machine", "process.memory.limit", "process.killed")
 ABSENT = ("absent.node", "agreement.two_heads", "agreement.rank", "agreement.no_head", "agreement.count", "absent.late")
 
@@ -47,6 +54,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "nccl.system_error": ("resources.shared_memory", "network.ports_rejected", "network.ports_filtered"),
     "nccl.cuda_error": ("fabric.manager", "gpu.driver.old", "gpu.fault", "gpu.absent"),
     "nccl.internal_error": ("drift.nccl", "drift.torch"),
+    "nccl.closed": ("network.link_lost", "network.loss"),
+    "nccl.invalid_usage": ("program.device_twice",),
     "nccl.queue_pair": ("fabric.address", "fabric.port"),
     "nccl.completion": ("fabric.port", "fabric.address"),
     "nccl.shared_memory": ("resources.shared_memory",),
@@ -54,6 +63,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "cuda.invalid_device": ("gpu.fewer_than_ranks", "gpu.hidden", "gpu.number"),
     "cuda.no_gpu": ("gpu.hidden", "gpu.absent", "gpu.driver.mismatch", "gpu.none_seen"),
     "cuda.not_ready": ("fabric.manager",),
+    "cuda.too_few": ("gpu.fewer_than_ranks", "gpu.hidden"),
+    "cuda.driver_mismatch": ("gpu.driver.mismatch", "gpu.driver.old"),
     "cuda.out_of_memory": ("gpu.memory.own", "gpu.memory.others"),
     "cuda.not_enough_memory": ("gpu.memory.others",),
     "cuda.failed": ("gpu.fault", "program.illegal_access", "gpu.driver.mismatch"),
