@@ -2,7 +2,8 @@
 decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
-causes as in cases/decide; said {rank: text that must be found in the rank's log}.
+causes, candidates and never as in cases/decide; said {rank: text that must be found in the rank's log}; never_said: text
+that no line of the diagnosis contains.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
     for rank, words in expect.get("said", {}).items():
         assert words in next(one["stderr"] for one in shape["ranks"] if one["rank"] == rank)
     decided = decide(LaunchCase(shape), CAUSES)
-    assert decided.word == expect["word"]
-    assert [line(one) for one in decided.causes] == expect.get("causes", [])
+    assert decided.word == expect.get("word", decided.word)
+    assert [line(one) for one in decided.causes] == expect.get("causes", [line(one) for one in decided.causes])
+    assert not {one.cause.id for one in (*decided.causes, *decided.candidates)} & set(expect.get("never", []))
+    if "never_said" in expect:
+        assert expect["never_said"] not in "\n".join(diagnosis(LaunchCase(shape), decided)["lines"])
     assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
 
 

@@ -84,7 +84,8 @@ def rank_ends(lines: ForeignLines, planned: Sequence[LaunchNode]) -> Iterator[Ra
     for one in planned:
         anywhere = (end for end in lines.ends.get("", ()) if end.rank is not None)
         ends = {rank_of(end, one["ranks"]): end for end in (*anywhere, *lines.ends.get(one["node"], ()))}
-        for local, rank in enumerate(one["ranks"]):
+        for rank in one["ranks"]:
+            local = rank - one["ranks"][0]  # NodeReport counts from the first rank
             end = ends.get(rank)
             said = [*lines.by_local.get((one["node"], local), ()), *lines.by_rank.get(rank, ())]
             yield {

@@ -118,16 +118,16 @@ def unwrapped(text: str, hosts: Collection[str]) -> Iterator[tuple[str, dict[str
     device, node_rank. hosts: names of known nodes, in lower case."""
     lines = (ESCAPE.sub("", text) if "\x1b" in text else text).splitlines()
     hosts = {*hosts, *hosts_before(lines)}
-    pending = ""  # the beginning of a line that the container runtime has split
+    begun, places = "", {}  # of a line that the container runtime has split
     for line in lines:
         for part in messages(line) if line.startswith("{") else ((line, {}),):
             rest, found = without_prefixes(*part, hosts)
-            pending += rest
-            if found.get("part") != "P" or len(pending) > LONGEST_LINE:
-                yield pending, found
-                pending = ""
-    if pending:
-        yield pending, {}
+            begun, places = begun + rest, {**found, **places}
+            if found.get("part") != "P" or len(begun) > LONGEST_LINE:
+                yield begun, places
+                begun, places = "", {}
+    if begun:
+        yield begun, places
 
 
 def without_prefixes(line: str, found: dict[str, str], hosts: Collection[str]) -> tuple[str, dict[str, str]]:

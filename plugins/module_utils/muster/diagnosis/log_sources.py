@@ -122,20 +122,14 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
     nodes = nodes_of_paths(logs, names)
     for path, text in logs.items():
         fixed = source_of_path(path, nodes[path])
-        if fixed.kind == "rank" and fixed.node:
-            found.places.setdefault(fixed.number, fixed.node)
         for line, prefix in unwrapped(text, names):
             source = source_of(prefix, nodes[path], names) if prefix else LineSource(nodes[path])
-            if source.kind == "rank" and source.node:
-                found.places.setdefault(source.number, source.node)
             if "device" in prefix and source.kind == "pid":
                 devices[source.node, source.number] = int(prefix["device"])
             if fixed.kind:
                 if source.kind == "rank":
                     numbers.setdefault(fixed, source.number)
                 source = fixed
-            if source.kind == "rank":
-                source = source._replace(node="")
             if source not in kept:
                 if len(kept) > MOST_SOURCES:
                     source = LineSource(source.node)
@@ -143,7 +137,7 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
             kept[source].add(line)
         found.backends |= {one for one in ("nccl", "gloo") if one in text or one.upper() in text}
     for source, rank in numbers.items():
-        kept.setdefault(LineSource("", "rank", rank), kept.pop(source, KeptLines()))
+        kept.setdefault(LineSource(source.node, "rank", rank), kept.pop(source, KeptLines()))
     assign(found, {source: one.lines for source, one in kept.items()}, devices, names)
     return found
 
@@ -174,7 +168,7 @@ def assign(
     """Add the lines of each source to the rank, the process or the node that wrote them."""
     parsed = {source: arguments_in(lines) for source, lines in kept.items()}
     found.launched = any(
-        launched or (source.kind in ("", "task") and SPOKEN.search("\n".join(kept[source])) is not None)
+        launched or (source.kind in ("", "task", "pid") and SPOKEN.search("\n".join(kept[source])) is not None)
         for source, (_, launched) in parsed.items()
     )
     sources = {source: real_source(source, tasks_are_ranks=not found.launched) for source in kept}
@@ -190,10 +184,11 @@ def assign(
             end = next((one for one in found.ends.get(node, ()) if one.pid == number), None)
             rank = rank_of_process(lines) if end is None or end.rank is None else end.rank
             if rank is not None:
-                found.places.setdefault(rank, node)
                 kind, number = "rank", rank
             elif end is not None or ((node, number) in devices and node not in several):
                 kind, number = "local", devices[node, number] if end is None else end.local
+        if kind == "rank" and node:
+            found.places.setdefault(number, node)
         where = found.places.get(number, "") if kind == "rank" else node
         told = {name: value for name, value in parsed[source][0].items() if kind in ("", "pid") or name == "world_size"}
         for name, value in told.items():
@@ -214,7 +209,7 @@ def real_source(source: LineSource, *, tasks_are_ranks: bool) -> LineSource:
     if source.kind != "task":
         return source
     if tasks_are_ranks:
-        return LineSource("", "rank", source.number)
+        return source._replace(kind="rank")
     return LineSource(source.node or of_node_rank(source.number))
 
 
