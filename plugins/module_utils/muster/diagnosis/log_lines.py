@@ -69,7 +69,7 @@ SAMPLE = 400  # lines
 MOST_OF_THEM = 0.9  # share of the lines of a file with a host before them, if the inventory has no such host
 LONGEST_LINE = 8000
 
-FIRST, MARKED, LAST = 6_000, 6_000, 20_000  # characters of one source
+FIRST, MARKED, LAST = 4_000, 4_000, 16_000  # characters of one source
 # Words of errors and of launch arguments: a line with one of them is kept, even if it is in the middle of a log.
 CONSPICUOUS = ("rror", "WARN", "ailed", "xception", "imed out", "illed", "enied", "nranks", "MASTER_", "nnodes")
 

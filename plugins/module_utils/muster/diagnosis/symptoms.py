@@ -105,8 +105,8 @@ def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
         final = [*last_words(end), *end["error"].splitlines()]
         before = [RANK_PREFIX.sub("", line) for line in end["stderr"].splitlines()[-MOST_LINES:]]
         when = end["gone_at"] or 0.0
+        known = within(list(dict.fromkeys((*before, *final))), case.texts)
         for lines, is_final in ((final, True), (before, False)):
-            known = within(lines, case.texts)
             for line in lines if known else ():
                 yield from of_line(line, end["node"], end["rank"], when, case.texts, known, final=is_final)
 
