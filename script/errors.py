@@ -46,7 +46,8 @@ SECTIONS = {
     "cuda": "CUDA",
     "program": "The program",
     "python": "Python",
-    "system": "The kernel and the C library",
+    "system": "The kernel, the C library and the shell",
+    "before": "Before the launch",
 }
 WITHOUT_A_LINE = "No line at all"
 SAME = "the same as for the line above"
@@ -63,6 +64,7 @@ GROUPS = {
     "access": "A node is down or unreachable",
     "gpu": "GPUs and their fabric",
     "interference": "Proxies, container networks, service meshes",
+    "before": "Before the launch",
 }
 # Values for the placeholders of a cause.
 EXAMPLES = {
@@ -72,6 +74,7 @@ EXAMPLES = {
     "{what}": "...",
     "{address}": "192.0.2.1",
     "{port}": "29500",
+    "{path}": "/data/train.csv",
 }
 
 # For lines without a cause: the next check and its command.
@@ -89,6 +92,8 @@ NEXT = {
         "Read the log of the rank after `from`: it shows why the rank did not arrive, or when it ended",
         "",
     ),
+    "nccl.mnnvl": ("Nothing: an ordinary line. It matters only if NCCL crashes", ""),
+    "nccl.locked_unlimited": ("Nothing: an ordinary line. It rules out a limit on locked memory", ""),
     "nccl.no_interface": (
         "Set NCCL_SOCKET_IFNAME to an interface that exists on every node. To list the interfaces",
         "ip -brief address",

@@ -6,14 +6,17 @@ expect: word; causes: ["id @ node rank N" …] in order; never: ids that must no
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cases import cases, load_cases
 from lines import line
 from muster.diagnosis.causes import CAUSES
-from muster.diagnosis.decide import CONFIRMED, LIKELY, decide
+from muster.diagnosis.decide import CONFIRMED, LIKELY, POSSIBLE, decide
 from muster.diagnosis.words import five_parts, lines_of
 from sparse import case_of
+
+if TYPE_CHECKING:
+    from muster.diagnosis.model import Cause
 
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
 
@@ -34,12 +37,19 @@ def test_evidence_leads_to_the_expected_decision(case: dict[str, Any]) -> None:
 
 def test_every_cause_has_a_case() -> None:
     said = {
-        (case["expect"]["word"], one.split(" @ ")[0])
+        (POSSIBLE if part == "candidates" else case["expect"]["word"], one.split(" @ ")[0])
         for case in ALL.values()
-        for one in case["expect"].get("causes", [])
+        for part in ("causes", "candidates")
+        for one in case["expect"].get(part, [])
     }
-    # A cause without confirming questions is likely at most.
-    assert {(CONFIRMED if cause.confirm else LIKELY, cause.id) for cause in CAUSES} - said == set()
+    assert {(most_certain(cause), cause.id) for cause in CAUSES} - said == set()
+
+
+def most_certain(cause: Cause) -> str:
+    """Return the highest certainty that a cause can have."""
+    if any(not one.by_words for one in cause.confirm):
+        return CONFIRMED
+    return LIKELY if cause.confirm or cause.decisive or cause.support else POSSIBLE
 
 
 def test_running_launch_is_reported_as_running() -> None:

@@ -90,7 +90,7 @@ def test_command_output_confirms_the_example_cause(example: Rules) -> None:
 def test_negative_answer_of_a_command_rules_out_its_cause(example: Rules) -> None:
     seen = with_answer(example, 0, "/storage")
     assert seen["findings"] == []
-    assert said(example, seen) == ("confirmed", [("process.exception", "node2")])
+    assert said(example, seen) == ("likely", [("process.exception", "node2")])
 
 
 @pytest.mark.parametrize(("code", "why"), [(None, "findmnt did not answer within 5 s"), (127, "it is not there")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, RankShot, Text
 
 FOUND = ("fail", "warn")
+UNNAMED = "a node not named in the log"
+# Lines of the head node, whose store waits for the others, and of the nodes that connect to the head node.
+WAITS = re.compile(r"waiting for clients|clients joined")
+CALLS = re.compile(r"client socket has (?:timed out|failed)|connection to the C10d store has failed|host not found: ")
 Found = TypeVar("Found")
 
 
@@ -54,11 +59,24 @@ class LaunchCase:
 
     @cached_property
     def nodes(self) -> list[str]:
-        return [one["node"] for one in self.launch["nodes"]]
+        """Return the participating nodes. A node that a log does not name is left out, unless it is the only one."""
+        names = [one["node"] for one in self.launch["nodes"]]
+        return [one for one in names if one != UNNAMED] or names
 
-    @property
+    @cached_property
     def head(self) -> str:
-        return self.nodes[0] if self.nodes else ""
+        """Return the head node; "" if a log does not show which node it is."""
+        if not self.is_only_a_log:
+            return self.nodes[0] if self.nodes else ""
+        waits = [name for name in self.nodes if WAITS.search(self.output_of(name))]
+        known = self.node_at(self.launch["master_addr"]) or next(iter(waits), "")
+        first = self.launch["nodes"][0]["node"] if self.launch["nodes"] else ""
+        return known or ("" if first == UNNAMED or CALLS.search(self.output_of(first)) else first)
+
+    def output_of(self, node: str) -> str:
+        end = self.node_ends.get(node)
+        ranks = (one["stderr"] for one in self.seen["ranks"] if one["node"] == node)
+        return "\n".join([end["log"] if end else "", *ranks])
 
     @cached_property
     def planned(self) -> dict[str, LaunchNode]:
@@ -115,6 +133,11 @@ class LaunchCase:
         are known."""
         known = self.planned.get(node)
         return known is not None and (self.launch["how"] != "log" or bool(known["address"]))
+
+    @property
+    def has_inventory(self) -> bool:
+        """Return whether the launch has nodes that Ansible can reach; a log alone has none."""
+        return self.launch["how"] != "log" or any(one["address"] for one in self.launch["nodes"])
 
     # ------------------------------------------------------------ records
 

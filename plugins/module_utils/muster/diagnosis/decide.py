@@ -3,21 +3,25 @@ remaining candidates.
 
 A confident wrong answer is worse than none:
 - a confirmed cause needs a symptom and, for the same place, a question answered with yes;
-- a check that did not run never counts as "no";
+- a check that did not run never counts as "no", and what a log does not contain rules nothing out;
+- an exception or exit is a symptom: a cause of a known line in the same output comes first, even if only as possible;
 - a failure that is only a consequence of another failure does not blame a node;
 - all confirmed causes are reported; several likely causes at different places make the result unknown.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import symptoms
-from .model import NEAREST, CauseAnswer, not_looked
+from .model import NEAREST, CauseAnswer, not_looked, yes
+from .texts import TEXTS
+from .texts.usual import USUAL, VAGUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .case import LaunchCase
     from .model import Cause, CausePlace, Question, Symptom
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     Ask = Callable[[Question, LaunchCase, CausePlace], CauseAnswer]
 
 CONFIRMED, LIKELY, POSSIBLE, RULED_OUT = "confirmed", "likely", "possible", "ruled out"
+EXPLAINED = "explained"  # by a better cause; neither reported nor ruled out
+ORDINARY = frozenset(text.id for text in TEXTS if text.ordinary)
+LINE = 100  # characters by which a line is recognized in a summary, which may be shortened
 ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 
@@ -48,7 +55,10 @@ class JudgedCause:
 
     @property
     def proofs(self) -> list[CauseAnswer]:
-        return [answer for _, answer in self.answered("yes", (*self.cause.confirm, *self.cause.support))]
+        """Return the answers that support the cause; if there are none, the lines that make it likely."""
+        found = [answer for _, answer in self.answered("yes", (*self.cause.confirm, *self.cause.support))]
+        lines = [one for one in self.by if one.id in self.cause.decisive and concerns(one, self.place)]
+        return found or [yes(one.line, f"output of {speaker(one)}", one.when) for one in lines]
 
     @property
     def against(self) -> list[CauseAnswer]:
@@ -92,21 +102,81 @@ def plainly(question: Question, case: LaunchCase, place: CausePlace) -> CauseAns
 def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     seen = symptoms.read(case)
     telling = [one for one in seen if not follows(case, one)]
-    judged = [
+    telling = [one for one in telling if one.id not in ORDINARY] or telling
+    found = [
         judge(case, cause, place, by, ask)
         for cause in causes
         if (by := tuple(one for one in telling if one.id in cause.symptoms))
         for place in dict.fromkeys(cause.places(case, by))
     ]
+    judged = [below_known(case, one, found, seen) if one.cause.restates else one for one in found]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
     proved = once_a_pair(without_its_pairs(without_explained(by_word[CONFIRMED], by_word[CONFIRMED])))
     confirmed = ordered(together(case, proved))
-    likely = ordered(without_explained(by_word[LIKELY], [*by_word[CONFIRMED], *by_word[LIKELY]]))
+    likely = ordered(together(case, without_explained(by_word[LIKELY], [*by_word[CONFIRMED], *by_word[LIKELY]])))
     if confirmed:
         return Decided(CONFIRMED, confirmed, [], by_word[RULED_OUT], likely, seen)
+    breadth = Counter(name for one in {one.cause.id: one.cause for one in found}.values() for name in one.symptoms)
+    open_ones = sorted(by_word[POSSIBLE], key=lambda one: usual_first(one, breadth))
     if len({(one.place.node, one.place.peer) for one in likely}) == 1:
         return Decided(LIKELY, likely[:1], likely[1:], by_word[RULED_OUT], [], seen)
-    return Decided("unknown", [], [*likely, *ordered(by_word[POSSIBLE])], by_word[RULED_OUT], [], seen)
+    return Decided("unknown", [], [*likely, *open_ones], by_word[RULED_OUT], [], seen)
+
+
+def below_known(
+    case: LaunchCase, one: JudgedCause, found: Sequence[JudgedCause], seen: Sequence[Symptom]
+) -> JudgedCause:
+    """Return a cause that restates its symptom below the causes of the known lines in the same output: ruled out if one
+    of them is confirmed or likely, possible if one of them is, and otherwise at most likely."""
+    lines = [each for each in seen if each.id not in symptoms.OTHERS]
+    own = [line for line in lines if not follows(case, line) and is_of(case, line, one)]
+    known = {
+        other.word
+        for other in found
+        if not other.cause.restates and any(line in own and concerns(line, other.place) for line in other.by)
+    }
+    if one.word == RULED_OUT:
+        return one
+    if known & {CONFIRMED, LIKELY}:
+        return replace(one, word=EXPLAINED)
+    if POSSIBLE in known:
+        return replace(one, word=POSSIBLE)
+    is_known = own or any(line.line[:LINE] == one.place.what[:LINE] for line in lines)
+    return replace(one, word=LIKELY) if one.word == CONFIRMED and is_known else one
+
+
+def is_of(case: LaunchCase, line: Symptom, one: JudgedCause) -> bool:
+    """Return whether a known line can explain how the rank or launcher at this place ended. The lines of a launcher in
+    a log may be those of its ranks. After an exception, a lost connection is a consequence, and a warning of NCCL
+    concerns only exceptions of the communication."""
+    place, raised = one.place, "rank.exception" in one.cause.symptoms
+    if not line.counts or (raised and line.victim):
+        return False
+    if raised and not line.final and not symptoms.COMMUNICATION.search(place.what):
+        return False
+    is_rank = place.rank is None or line.rank == place.rank or (line.rank is None and case.is_only_a_log)
+    return is_rank and place.node in ("", line.node)
+
+
+def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, ...]:
+    """Sort key of possible causes: the lines that suggest few causes come first, and of each line its usual causes. Lost
+    connections, handled errors and causes against which the log speaks come last."""
+    lines = [each for each in one.by if concerns(each, one.place)] or one.by
+    told = min(
+        (not each.counts, each.victim, rank_of(each), breadth[each.id], place_among(one, each)) for each in lines
+    )
+    silent = {answer.word for question, answer in one.answers if question in one.cause.confirm} == {"no"}
+    return (one.cause.restates, not one.proofs, silent, told, NEAREST.index(one.cause.scope))
+
+
+def rank_of(line: Symptom) -> int:
+    """Return 0 for a line that names a reason, 1 for a line that only names a failed library, 2 for an exit."""
+    return 2 if line.id in symptoms.OTHERS else int(line.id in VAGUE)
+
+
+def place_among(one: JudgedCause, line: Symptom) -> int:
+    usual = USUAL.get(line.id, ())
+    return usual.index(one.cause.id) if one.cause.id in usual else len(usual)
 
 
 def follows(case: LaunchCase, symptom: Symptom) -> bool:
@@ -121,16 +191,17 @@ def judge(case: LaunchCase, cause: Cause, place: CausePlace, by: tuple[Symptom, 
     questions = dict.fromkeys((*cause.confirm, *cause.support, *cause.refute))
     answers = tuple((question, ask(question, case, place)) for question in questions)
     said = JudgedCause(cause, place, POSSIBLE, answers, by)
-    decisive = any(one.id in cause.decisive and one.final and concerns(one, place) for one in by)
-    asked = [answer.word for question, answer in answers if question in cause.confirm]
+    decisive = any(one.id in cause.decisive and one.counts and concerns(one, place) for one in by)
+    asked = [answer for question, answer in answers if question in cause.confirm]
+    proved = [question for question, _ in said.answered("yes", cause.confirm)]
     if said.answered("yes", cause.refute):
         word = RULED_OUT
-    elif "yes" in asked:
+    elif any(not question.by_words for question in proved):
         word = CONFIRMED
-    elif decisive or len(said.answered("yes", cause.support)) >= ENOUGH_SUPPORT:
+    elif decisive or proved or len(said.answered("yes", cause.support)) >= ENOUGH_SUPPORT:
         word = LIKELY
-    elif asked and set(asked) == {"no"}:
-        word = RULED_OUT
+    elif asked and all(answer.word == "no" and (answer.source or not case.is_only_a_log) for answer in asked):
+        word = RULED_OUT  # in a log alone, only by something that was seen
     else:
         word = POSSIBLE
     if word == CONFIRMED and case.is_only_a_log:
@@ -143,6 +214,11 @@ def concerns(symptom: Symptom, place: CausePlace) -> bool:
     if place.rank is not None:
         return symptom.rank == place.rank
     return place.node in ("", symptom.node) or symptom.node == place.peer
+
+
+def speaker(symptom: Symptom) -> str:
+    rank = "" if symptom.rank is None else f"rank {symptom.rank}"
+    return " on ".join(part for part in (rank, symptom.node) if part) or "an unknown node"
 
 
 def without_explained(judged: Sequence[JudgedCause], by: Sequence[JudgedCause]) -> list[JudgedCause]:
@@ -194,6 +270,10 @@ def explains(deeper: JudgedCause, one: JudgedCause) -> bool:
 def ordered(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """Sort the causes by the number of symptoms they explain, then by start time, then by scope, from a single process
     to the cluster."""
-    return sorted(
-        judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))
-    )
+
+    def key(one: JudgedCause) -> tuple[object, ...]:
+        lines = {each.id for each in one.by}
+        without_words = one.cause.restates and lines <= set(symptoms.OTHERS)
+        return (without_words, one.cause.restates, -len(lines), one.since, NEAREST.index(one.cause.scope))
+
+    return sorted(judged, key=key)

@@ -26,7 +26,8 @@ class Text:
     id: the name by which cause checks refer to the line. pattern: a regular expression with named groups (address,
     port, node, rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a line that
     matches the pattern. source: where the line was observed. victim: the line only reports that a peer, or the
-    connection to a peer, was lost.
+    connection to a peer, was lost. ordinary: a healthy launch prints the line too, so that it is a symptom only if
+    there is no other one.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Text:
     example: str
     source: str
     victim: bool = False
+    ordinary: bool = False
 
 
 class Interface(TypedDict):

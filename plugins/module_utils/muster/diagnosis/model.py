@@ -15,7 +15,8 @@ ruled out by a question that refutes it, or if every question that could confirm
         refute=(),
     )
 
-The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked.
+The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked. In a log
+alone, an answer "no" without a source, such as a line that nobody printed, does not rule out a cause either.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ Group = Literal[
     "access",  # a node or its ssh is down, or the controller has no connection
     "gpu",  # GPUs and their fabric
     "interference",  # proxies, container networks, service meshes
+    "before",  # what failed before the launch: driver modules, packages, logins
 ]
 # Of causes that explain equally many symptoms, the one nearest to a process comes first.
 NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code", "unknown")
@@ -69,6 +71,12 @@ class Symptom:
     about: Mapping[str, str] = field(default_factory=dict)
     victim: bool = False
     final: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the symptom can explain the end of its rank: it is in the last output, or a warning of NCCL,
+        whose exceptions do not name the reason."""
+        return self.final or self.id.startswith("nccl.")
 
 
 class CausePlace(NamedTuple):
@@ -106,12 +114,16 @@ def not_looked(why: str) -> CauseAnswer:
 class Question:
     """A question whose answer confirms a cause or rules it out. id: dotted. asks: the question as text, with {node},
     {peer}, {rank} and {what}. command: a command that shows the answer, in the form of verdict/commands.py, with the
-    same placeholders; "" if there is none."""
+    same placeholders; "" if there is none. by_hand: a command for nodes that are in no inventory, if it differs.
+    by_words: the answer is taken from printed lines alone, so that "yes" makes a cause likely and does not confirm
+    it."""
 
     id: str
     asks: str
     look: Callable[[LaunchCase, CausePlace], CauseAnswer]
     command: str | OnNode = ""
+    by_hand: str | OnNode = ""
+    by_words: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,8 @@ class Cause:
     {what}, {address}, {port} (of the head node). symptoms: ids of symptoms that make the cause a candidate. places:
     returns the possible places of the cause for these symptoms. confirm: one answer "yes" confirms the cause. support:
     two answers "yes" make it likely. refute: one answer "yes" rules it out. decisive: symptoms in the last output that
-    alone make the cause likely. instead_of: causes that this cause explains and replaces."""
+    alone make the cause likely. instead_of: causes that this cause explains and replaces. restates: the cause only
+    describes how a rank or launcher ended, so that any cause of a known line in its output comes first."""
 
     id: str
     group: Group
@@ -135,3 +148,4 @@ class Cause:
     refute: tuple[Question, ...] = ()
     decisive: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
+    restates: bool = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..verdict.commands import OnNode, playbook
+from .case import once
 from .model import Question, no, not_looked, yes
+from .symptoms import read
 from .texts import TEXTS
 
 if TYPE_CHECKING:
@@ -64,24 +65,10 @@ def shots_at(case: LaunchCase, place: CausePlace) -> list[RankShot]:
 BY_ID = {text.id: text for text in TEXTS}
 
 
-# ---------------------------------------------------------------- said
-
-# Questions answered by the last output of ranks, where a library reports a comparison or an amount.
-
-
-def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
-    """Return a question that searches the last output of ranks for known texts. containing: a second pattern that the
-    line must match."""
-    patterns = [re.compile(BY_ID[one].pattern) for one in texts]
-    more = re.compile(containing)
-
-    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-        for failure in case.all_failures:
-            if failure.rank is None or (place.rank not in (None, failure.rank)) or place.node not in ("", failure.node):
-                continue
-            for line in (failure.traceback or failure.summary).splitlines():
-                if any(one.search(line) for one in patterns) and more.search(line):
-                    return yes(line.strip()[:400], f"last output of {failure.where}", failure.when)
-        return no("no rank printed this message in its last output")
-
-    return Question(name, asks, look)
+@once
+def printed(case: LaunchCase) -> dict[str, set[str]]:
+    """Return the ids of the known lines that each node printed, at any time."""
+    found: dict[str, set[str]] = {}
+    for one in read(case):
+        found.setdefault(one.node, set()).add(one.id)
+    return found

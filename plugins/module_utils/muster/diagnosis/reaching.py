@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ..verdict.finding import FindingShape
+    from ..verdict.commands import OnNode
     from .case import LaunchCase
     from .model import CauseAnswer, Places, Symptom
 
@@ -33,7 +34,10 @@ CALLED_HEAD = (
     "rendezvous.connection",
 )
 # Symptoms of the head node, or of all nodes, waiting for others.
-WAITED = ("store.clients", "store.barrier", "rendezvous.timeout", "launch.stalled")
+WAITED = (
+    *("store.clients", "store.barrier", "store.timeout", "store.members"),
+    *("rendezvous.timeout", "launch.stalled"),
+)
 STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
 CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")
@@ -120,7 +124,7 @@ def ways_between(*checks: str) -> Places:
     return places
 
 
-def probed(asks: str, *checks: str) -> Question:
+def probed(asks: str, *checks: str, by_hand: str | OnNode = "") -> Question:
     """Return a question that is answered "yes" if one of these checks found a problem at the same place after the
     failure."""
 
@@ -134,7 +138,7 @@ def probed(asks: str, *checks: str) -> Question:
                 return not_looked(why)
         return no(f"{checks[0]} was checked", "net_probe")
 
-    return Question(f"probe.{checks[0]}", asks, look, playbook("playbooks/health.yml"))
+    return Question(f"probe.{checks[0]}", asks, look, playbook("playbooks/health.yml"), by_hand)
 
 
 def is_address(text: str) -> bool:
@@ -160,5 +164,5 @@ def addresses_of(case: LaunchCase, node: str) -> set[str]:
 
 def at_head(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    if case.head:
+    if case.head or case.is_only_a_log:
         yield CausePlace(case.head)

@@ -36,6 +36,8 @@ OTHERS = {
     "launch.peer": "a node of a detached launch stopped responding or ended",
     "launch.start": "the launch could not be started on a node",
 }
+# Exceptions of torch's communication or of CUDA, in contrast to those of a program.
+COMMUNICATION = re.compile(r"\bDist\w+Error|\bNCCL\b|nccl[A-Z]\w+Error|CUDA|\bcu(?:DNN|BLAS)|[Gg]loo\b|c10d|Rendezvous")
 RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank without an exception
 MOST_LINES = 400  # last lines of each log

@@ -125,6 +125,11 @@ class OnNode:
         node = str(values[self.at])
         return on_node(node, self.command, become=self.become, **values) if self.command else ping(node)
 
+    def there(self, values: Mapping[str, object]) -> str:
+        """Return the command to run on the node itself; "" for a login."""
+        command = shell(self.command, **values)
+        return f"sudo {command}" if command and self.become else command
+
 
 def vault() -> str:
     """Return a command that encrypts an inventory value; it prompts for the variable's name and the value."""

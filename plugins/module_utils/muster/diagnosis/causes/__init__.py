@@ -6,6 +6,7 @@ from . import (
     access,
     address,
     agreement,
+    before,
     drift,
     ended,
     fabric,
@@ -26,4 +27,5 @@ CAUSES = (
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *program.OF_CODE, *resources.CAUSES),
     *(*gpu.CAUSES, *gpu.OF_MEMORY, *fabric.CAUSES, *drift.CAUSES),
+    *before.CAUSES,
 )

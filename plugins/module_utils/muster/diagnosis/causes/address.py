@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
 # Variables that select the network interface of a rank.
 OF_NCCL = "NCCL_SOCKET_IFNAME"
+OF_ENGINES = [
+    *(ipaddress.ip_network(f"172.{number}.0.0/16") for number in range(17, 30)),
+    *map(ipaddress.ip_network, ("10.88.0.0/16", "10.244.0.0/16", "192.168.122.0/24")),
+]
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
-ADVERTISED = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
-OWN = ("process.exception", "process.exception.everywhere")
+ADVERTISED = (*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout", "gloo.timeout")
 NAME_IT = "Set the variable to the interface of the training network, or unset it. List the interfaces of the node"
 ADDRESSES = OnNode("ip -brief address")
 
@@ -50,8 +54,12 @@ def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    return (CausePlace(one.node) for one in by if one.node and one.rank is not None)
+    return (CausePlace(one.node) for one in by if one.node and (one.rank is not None or case.is_only_a_log))
+
+
+def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    del case, by
+    yield CausePlace()
 
 
 def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -70,11 +78,26 @@ def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     place names this node."""
     for address in advertised_addresses(case, by):
         holders = holding(case, address)
-        yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
+        if holders or not case.is_only_a_log:
+            yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
 
 
 def by_many(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    return (CausePlace(what=address) for address in advertised_addresses(case, by))
+    return (CausePlace(what=address) for address in advertised_addresses(case, by) if may_be_shared(case, address))
+
+
+def may_be_shared(case: LaunchCase, address: str) -> bool:
+    """Return whether several nodes may have the address. In a log, only the usual networks of containers are known to
+    exist on every node."""
+    return not case.is_only_a_log or of_an_engine(address)
+
+
+def of_an_engine(address: str) -> bool:
+    """Return whether the address is in a default network of Docker, Podman, libvirt or flannel."""
+    try:
+        return any(ipaddress.ip_address(address) in network for network in OF_ENGINES)
+    except ValueError:
+        return False
 
 
 def holding(case: LaunchCase, address: str) -> list[str]:
@@ -143,6 +166,13 @@ def advertises_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no(f"the host name resolves to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
+def is_of_an_engine(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    del case
+    if of_an_engine(place.what):
+        return yes(f"{place.what} is in a default network of a container engine", "the address")
+    return no("the address is not in a default network of a container engine", "the address")
+
+
 def is_another_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     holders = holding(case, place.what)
     if len(holders) == 1:
@@ -161,6 +191,7 @@ def is_everywhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("at most one node has the address")
 
 
+OF_AN_ENGINE = Question("address.engine", "is {what} an address of a container network?", is_of_an_engine)
 LOOPBACK_FOUND = probed("does the host name of {node} resolve to a loopback address?", "net.name.loopback")
 
 CAUSES = (
@@ -182,7 +213,7 @@ CAUSES = (
             ),
         ),
         decisive=("gloo.interface",),
-        instead_of=(*OWN, "absent.rank"),
+        instead_of=("absent.rank",),
     ),
     Cause(
         "address.nccl_interface",
@@ -191,7 +222,7 @@ CAUSES = (
         says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME is wrong, or no interface is up",
         fix=NAME_IT,
         command=ADDRESSES,
-        symptoms=("nccl.no_interface",),
+        symptoms=("nccl.no_interface", "nccl.system_error"),
         places=where_met,
         confirm=(
             Question(
@@ -202,7 +233,6 @@ CAUSES = (
             ),
         ),
         decisive=("nccl.no_interface",),
-        instead_of=OWN,
     ),
     Cause(
         "address.interface_other",
@@ -245,7 +275,21 @@ CAUSES = (
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         symptoms=ADVERTISED,
         places=by_many,
-        confirm=(Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere),),
+        command=ADDRESSES,
+        confirm=(Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere, ADDRESSES),),
+        support=(OF_AN_ENGINE,),
+    ),
+    Cause(
+        "address.family",
+        group="address",
+        scope="config",
+        says="the ranks advertise addresses of different families (IPv4 and IPv6)",
+        fix="Let the host names of all nodes resolve to the same family, or set GLOO_SOCKET_IFNAME to an interface with"
+        " one family. Check what the host name resolves to",
+        command=OnNode("getent ahosts localhost"),
+        symptoms=("gloo.family",),
+        places=anywhere,
+        confirm=(),
     ),
     Cause(
         "address.other",

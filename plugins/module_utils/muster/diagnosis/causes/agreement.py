@@ -160,7 +160,7 @@ CAUSES = (
         "agreement.two_heads",
         group="agreement",
         scope="config",
-        says="several nodes were started as the head node: {what}",
+        says="several nodes were started as the head node ({what})",
         fix="Set a different --node-rank on each node; use 0 only on the head node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -171,7 +171,7 @@ CAUSES = (
         "agreement.rank",
         group="agreement",
         scope="config",
-        says="several nodes have the same node rank: {what}",
+        says="several nodes have the same node rank ({what})",
         fix="Set a different --node-rank on each node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
@@ -203,9 +203,15 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for all other nodes."""
-    del by
-    return (CausePlace(node) for node in case.nodes if node != case.head)
+    """Yield every node except the head node, which waits for all other nodes. If a log names no other node, yield a
+    place without a node."""
+    found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
+    return iter(found or ([CausePlace()] if case.is_only_a_log else []))
+
+
+def waiting(by: Sequence[Symptom]) -> set[str]:
+    """Return the nodes that printed that they wait for others."""
+    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members")}
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import playbook
+from ...verdict.commands import OnNode, playbook
 from ..drift import difference, environment, of_programs, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import furthest
@@ -29,10 +29,9 @@ DEBUG, DETAIL = "TORCH_DISTRIBUTED_DEBUG", "DETAIL"
 OF_NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS")
 FIRST_CALLS = 3  # collectives; different settings break these first ones
 SAME_ENVIRONMENT = playbook("site.yml", tags="pytorch")
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 OF_MODELS = (
     *("program.parameter_differs", "program.parameter_count"),
-    *("program.collectives_differ", "program.sizes_differ"),
+    *("program.operation_differs", "program.shapes_differ", "program.types_differ", "program.sizes_differ"),
 )
 OF_VERSIONS = ("python.attribute_missing", "python.syntax", "python.module_missing", "python.library_missing")
 
@@ -133,7 +132,6 @@ def cause(
         places=odd_one(known),
         confirm=(question,),
         instead_of=(
-            *OWN,
             *("program.other_model", "program.other_operation", "program.other_sizes", "program.bytes"),
             *("process.missing.package", "process.missing.library"),
         ),
@@ -153,7 +151,7 @@ CAUSES = (
         "nccl",
         "the NCCL version",
         version("nccl"),
-        ("nccl.internal_error", "nccl.system_error"),
+        ("nccl.internal_error", "nccl.system_error", "nccl.truncated"),
         "Check LD_LIBRARY_PATH for another libnccl, and install the same environment on all nodes",
         SAME_ENVIRONMENT,
     ),
@@ -187,6 +185,18 @@ CAUSES = (
         "Set launch_project to copy the same code to all nodes at each launch, or copy the code manually",
     ),
     Cause(
+        "drift.nccl_library",
+        group="drift",
+        scope="node",
+        says="two NCCL libraries are on {node}: an older one is loaded instead of the one that torch was built with",
+        fix="Unset LD_LIBRARY_PATH and LD_PRELOAD, and remove the other NCCL package from the environment. List the"
+        " libraries",
+        command=OnNode("ldconfig -p"),
+        symptoms=("nccl.other_library",),
+        places=where_met,
+        confirm=(),
+    ),
+    Cause(
         "drift.environment",
         group="drift",
         scope="config",
@@ -207,7 +217,6 @@ CAUSES = (
         symptoms=("cuda.failed", "cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
         confirm=(probe("versions.driver.differ", "does the driver version on {node} differ from the other nodes?"),),
-        instead_of=OWN,
     ),
     Cause(
         "drift.data",
@@ -218,7 +227,7 @@ CAUSES = (
         symptoms=("python.file_missing", "program.checkpoint_keys", "program.checkpoint_sizes"),
         places=where_met,
         confirm=(probe("launch.data", "do the launch data on {node} differ from the other nodes?"),),
-        instead_of=(*OWN, "process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
+        instead_of=("process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
     ),
     Cause(
         "drift.clock",
@@ -233,6 +242,5 @@ CAUSES = (
             probe("net.clock.offset", "is the clock of {node} wrong?"),
             probe("time.unsynchronised", "is the clock of {node} not synchronized?"),
         ),
-        instead_of=OWN,
     ),
 )

@@ -10,7 +10,7 @@ from ...launch.endings import STOPPED, Ending
 from ...launch.failure import NO_MANAGER
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace, Question, no, yes
-from .process import OOM_KILLS, OOM_LOGGED
+from .process import OOM_KILLS, OOM_LOGGED, says_no_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,12 @@ def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
     return (CausePlace(one.node, what=one.summary) for one in of_launchers(case) if not one.cascade)
 
 
+def nodes_of_silent_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the nodes of launchers that may have been killed. In a log, a launcher with a traceback was not."""
+    ended = nodes_of_launchers(case, by)
+    return (one for one in ended if not case.is_only_a_log or (case.node_ends[one.node]["code"] or 0) <= 0)
+
+
 def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     """Return a function that checks whether the launcher on a node ended in the given way before the launch was
     stopped."""
@@ -45,8 +51,10 @@ def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
             if one.node == place.node and reads(case.node_ends[place.node], one):
+                if reads is failed_by_itself and (unknown := says_no_reason(case, one)):
+                    return unknown
                 return yes(one.summary, f"{source} on {place.node}", one.when)
-        return no(f"the launcher on {place.node} ended for another reason")
+        return no(f"the launcher on {place.node} ended for another reason", f"{source} on {place.node}")
 
     return look
 
@@ -216,7 +224,9 @@ LAUNCHER_FAILED = Question(
     "did the launcher on {node} fail with its own exception?",
     by_end(failed_by_itself, "launcher log"),
 )
-SIGNALLED_FIRST = Question("launcher.told", "was the launcher on {node} signalled before any failure?", nothing_before)
+SIGNALLED_FIRST = Question(
+    "launcher.told", "was the launcher on {node} signalled before any failure?", nothing_before, by_words=True
+)
 RANK_SIGNALLED = Question("rank.told", "did a process other than the launcher stop rank {rank}?", signalled_externally)
 LIMIT = Question("launch.limit", "did the launch reach its time limit?", limit_reached)
 WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because a data loader worker died?", worker_ended)
@@ -266,7 +276,7 @@ CAUSES = (
         fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=LAUNCHERS,
-        places=nodes_of_launchers,
+        places=nodes_of_silent_launchers,
         confirm=(UNIT_OOM, OOM_KILLS, OOM_LOGGED),
         instead_of=("process.launcher", "process.unit"),
     ),
@@ -279,6 +289,7 @@ CAUSES = (
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(LAUNCHER_FAILED,),
+        restates=True,
     ),
     Cause(
         "process.hangup",
@@ -289,7 +300,7 @@ CAUSES = (
         symptoms=("python.launcher_signalled",),
         places=signalled_first(HANGUP),
         confirm=(SIGNALLED_FIRST,),
-        instead_of=("process.terminated", "process.launcher.failed"),
+        instead_of=("process.terminated",),
     ),
     Cause(
         "process.terminated",
@@ -301,7 +312,6 @@ CAUSES = (
         symptoms=("python.launcher_signalled",),
         places=signalled_first(""),
         confirm=(SIGNALLED_FIRST,),
-        instead_of=("process.launcher.failed",),
     ),
     Cause(
         "process.rank_terminated",
@@ -333,7 +343,8 @@ CAUSES = (
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.worker_killed", "system.worker_crashed"),
         places=ranks_of_workers,
-        confirm=(WORKER_ENDED,),
-        instead_of=("process.exception", "process.exception.everywhere"),
+        confirm=(),
+        support=(WORKER_ENDED,),
+        decisive=("system.worker_killed", "system.worker_crashed"),
     ),
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from .. import progress
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from .gpu import OWN, found, where_met
+from ..questions import printed
+from .gpu import found, where_met
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Cause
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
 
+def with_multi_node_nvlink(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the nodes where multi-node NVLink failed, or where a process failed in another way while NCCL used it."""
+    users = [node for node, ids in printed(case).items() if "nccl.mnnvl" in ids]
+    return where_met(case, [one for one in by if one.id == "nccl.imex" or one.node in users])
+
+
 PORT = Question("rdma.port", "did an RDMA port of {node} go down?", port_went_down, OnNode("rdma link show"))
 SAME_CALL = Question("calls.same", "do all ranks wait in the same collective?", within_one_call)
 RDMA = ("nccl.completion", "nccl.queue_pair", "nccl.system_error", "nccl.remote")
@@ -66,14 +73,14 @@ CAUSES = (
         says="the fabric manager on {node} is not running, or its version differs from the driver version",
         fix="Install the nvidia-fabricmanager version of the driver, start the service, and check its status",
         command=OnNode("systemctl status nvidia-fabricmanager", become=True),
-        symptoms=("cuda.not_ready", "nccl.cuda_error"),
+        symptoms=("cuda.not_ready", "nccl.cuda_error", "nccl.nvls", "system.fabric_manager"),
         places=where_met,
         confirm=(
             found("fabric_manager.inactive", "an inactive fabric manager"),
             found("fabric_manager.version", "a fabric manager version mismatch"),
             found("fabric_manager.state", "an NVLink fabric that is not ready"),
         ),
-        instead_of=(*OWN, "gpu.absent"),
+        instead_of=("gpu.absent",),
     ),
     Cause(
         "fabric.nvlink",
@@ -90,7 +97,31 @@ CAUSES = (
             found("nvlink.sxid", "an NVSwitch error"),
         ),
         decisive=("cuda.nvlink",),
-        instead_of=(*OWN, "gpu.fault"),
+        instead_of=("gpu.fault",),
+    ),
+    Cause(
+        "fabric.multi_node",
+        group="gpu",
+        scope="node",
+        says="multi-node NVLink (MNNVL) does not work on {node}: the IMEX service or its channel, or NCCL's use of it",
+        fix="Check the IMEX service and /dev/nvidia-caps-imex-channels (also in the container), or launch with"
+        " NCCL_MNNVL_ENABLE=0 in launch_env",
+        command=OnNode("systemctl status nvidia-imex", become=True),
+        symptoms=("nccl.imex", "nccl.cuda_error", "system.crashed"),
+        places=with_multi_node_nvlink,
+        confirm=(),
+    ),
+    Cause(
+        "fabric.plugin",
+        group="gpu",
+        scope="node",
+        says="NCCL's network plugin for libfabric (AWS EFA) failed on {node}",
+        fix="Install the EFA driver, libfabric and the plugin in matching versions, and give the process access to"
+        " /dev/infiniband. List the providers",
+        command=OnNode("fi_info -l"),
+        symptoms=("nccl.plugin",),
+        places=where_met,
+        confirm=(),
     ),
     Cause(
         "fabric.port",
@@ -102,7 +133,6 @@ CAUSES = (
         symptoms=RDMA,
         places=where_met,
         confirm=(PORT, found("rdma.port.down", "an RDMA port that is down")),
-        instead_of=OWN,
     ),
     Cause(
         "fabric.address",
@@ -117,7 +147,6 @@ CAUSES = (
             *(found("rdma.gid.missing", "a missing GID"), found("rdma.gid.index", "an invalid GID index")),
             *(found("rdma.subnet.differ", "a subnet mismatch"), found("rdma.pkey.differ", "a partition mismatch")),
         ),
-        instead_of=OWN,
     ),
     Cause(
         "fabric.peer_to_peer",

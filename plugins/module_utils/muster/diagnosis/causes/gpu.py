@@ -15,7 +15,7 @@ from ...verdict.commands import OnNode, playbook
 from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import probe, said
+from ..questions import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LITTLE_MEMORY = 0.05  # share of available memory
 MOST_GPUS = 16
 # Values that hide GPUs: empty, an invalid index, a single GPU, or the first GPUs.
 ONE_OR_NONE = ("", "-1", "NoDevFiles", *(str(number) for number in range(MOST_GPUS)))
 FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambda one, two: f"{one},{two}"))
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
-# Causes confirmed by a rank's output alone; a more specific cause replaces them.
+# Causes that a rank's output alone makes likely; a more specific cause replaces them.
 BY_WORDS = ("gpu.number", "gpu.none_seen")
 SMI = OnNode("nvidia-smi")
 LIST = OnNode("nvidia-smi -L")
+MEMINFO = OnNode("cat /proc/meminfo")
 LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
@@ -131,9 +132,24 @@ def ecc_grew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("no GPU had new uncorrected memory errors")
 
 
+def free_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    record = case.record(place.node)
+    available, total = (record["memory"].get(name) if record else None for name in ("available", "total"))
+    if not available or not total:
+        return not_looked(case.why_not(place.node, "memory"))
+    said = f"{gigabytes(available)} of {gigabytes(total)} available"
+    source = f"memory of {place.node}"
+    return yes(said, source) if available < LITTLE_MEMORY * total else no(said, source)
+
+
 NONE_THERE = Question("gpu.none", "does {node} have no GPU?", none_there, SMI)
 FEWER = Question("gpu.fewer", "does {node} have fewer GPUs than ranks?", fewer_than_ranks, SMI)
-HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
+HIDDEN = Question(
+    "gpu.hidden",
+    "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?",
+    hidden,
+    by_hand=OnNode(f"printenv {VISIBLE}"),
+)
 XID = Question("gpu.xid.hardware", "did {node} log an Xid of a GPU fault?", xid_logged(True), LOG)
 XID_OF_PROGRAM = Question("gpu.xid.program", "did {node} log an Xid of a program error?", xid_logged(False), LOG)
 ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} have new uncorrected memory errors?", ecc_grew, SMI)
@@ -158,7 +174,7 @@ CAUSES = (
             found("sw.torch.gpus", "that torch detects too few GPUs"),
         ),
         decisive=("cuda.lost",),
-        instead_of=(*OWN, "gpu.fewer_than_ranks", *BY_WORDS),
+        instead_of=("gpu.fewer_than_ranks", *BY_WORDS),
     ),
     Cause(
         "gpu.fewer_than_ranks",
@@ -170,7 +186,7 @@ CAUSES = (
         symptoms=("cuda.invalid_device",),
         places=where_met,
         confirm=(FEWER, found("gpu.count.differs", "an unexpected number of GPUs")),
-        instead_of=(*OWN, *BY_WORDS),
+        instead_of=BY_WORDS,
     ),
     Cause(
         "gpu.hidden",
@@ -181,7 +197,7 @@ CAUSES = (
         symptoms=("cuda.invalid_device", "cuda.no_gpu"),
         places=where_met,
         confirm=(HIDDEN,),
-        instead_of=(*OWN, "gpu.fewer_than_ranks", "gpu.absent", *BY_WORDS),
+        instead_of=("gpu.fewer_than_ranks", "gpu.absent", *BY_WORDS),
     ),
     Cause(
         "gpu.number",
@@ -193,8 +209,9 @@ CAUSES = (
         command=LIST,
         symptoms=("cuda.invalid_device",),
         places=where_met,
-        confirm=(said("said.number", "did CUDA reject the GPU index?", "cuda.invalid_device"),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=("cuda.invalid_device",),
+        restates=True,
     ),
     Cause(
         "gpu.none_seen",
@@ -206,8 +223,9 @@ CAUSES = (
         command=LIST,
         symptoms=("cuda.no_gpu",),
         places=where_met,
-        confirm=(said("said.no_gpu", "did torch find no GPU?", "cuda.no_gpu"),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=("cuda.no_gpu",),
+        restates=True,
     ),
     Cause(
         "gpu.taken",
@@ -220,7 +238,6 @@ CAUSES = (
         places=where_met,
         confirm=(found("gpu.compute_mode", "an exclusive compute mode"),),
         support=(found("gpu.process.foreign", "a GPU process outside the launch"),),
-        instead_of=OWN,
     ),
     Cause(
         "gpu.no_code",
@@ -231,11 +248,8 @@ CAUSES = (
         command=playbook("playbooks/plan.yml"),
         symptoms=("cuda.no_code",),
         places=where_met,
-        confirm=(
-            found("sw.torch.no_code", "a torch build without code for the GPUs"),
-            said("said.no_code", "did CUDA find no code for the GPU?", "cuda.no_code"),
-        ),
-        instead_of=OWN,
+        confirm=(found("sw.torch.no_code", "a torch build without code for the GPUs"),),
+        decisive=("cuda.no_code",),
     ),
     Cause(
         "gpu.driver.old",
@@ -246,11 +260,8 @@ CAUSES = (
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
-        confirm=(
-            found("sw.cuda.driver_old", "a driver that is too old"),
-            said("said.driver_old", "did torch report a driver that is too old?", "cuda.driver_old"),
-        ),
-        instead_of=OWN,
+        confirm=(found("sw.cuda.driver_old", "a driver that is too old"),),
+        decisive=("cuda.driver_old",),
     ),
     Cause(
         "gpu.driver.mismatch",
@@ -262,7 +273,7 @@ CAUSES = (
         symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
         places=where_met,
         confirm=(found("gpu.driver.mismatch", "a driver version mismatch"),),
-        instead_of=(*OWN, "gpu.absent", "gpu.none_seen"),
+        instead_of=("gpu.absent", "gpu.none_seen"),
     ),
     Cause(
         "gpu.ecc",
@@ -275,7 +286,7 @@ CAUSES = (
         places=where_met,
         confirm=(ECC_GREW, found("gpu.ecc.uncorrected", "an uncorrected memory error")),
         decisive=("cuda.ecc",),
-        instead_of=(*OWN, "gpu.fault"),
+        instead_of=("gpu.fault",),
     ),
     Cause(
         "gpu.fault",
@@ -286,12 +297,36 @@ CAUSES = (
         command=LOG,
         symptoms=(
             *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
-            *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote"),
+            *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote", "system.xid"),
         ),
         places=every_node,
         confirm=(XID,),
         support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that needs a reset")),
-        instead_of=(*OWN, "program.illegal_access", "program.straggler", "program.alone"),
+        instead_of=("program.illegal_access", "program.straggler", "program.alone"),
+    ),
+    Cause(
+        "gpu.memory.unified",
+        group="gpu",
+        scope="node",
+        says="the memory of {node}, which CPU and GPU share, has too little free memory (MemFree) for the driver",
+        fix="Leave more free memory: smaller GPU memory share, fewer processes, drop the page cache. Check MemFree and"
+        " CmaFree",
+        command=MEMINFO,
+        symptoms=("system.unified_memory", "nccl.locked_memory"),
+        places=where_met,
+        confirm=(Question("memory.free", "was the free memory of {node} used up?", free_memory, MEMINFO),),
+    ),
+    Cause(
+        "gpu.profiling",
+        group="gpu",
+        scope="node",
+        says="the driver on {node} lets only administrators read GPU performance counters, which the profiler needs",
+        fix="Set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or profile without hardware counters."
+        " Check RmProfilingAdminOnly",
+        command=OnNode("cat /proc/driver/nvidia/params"),
+        symptoms=("cuda.profiling",),
+        places=where_met,
+        confirm=(),
     ),
     Cause(
         "program.illegal_access",
@@ -299,12 +334,11 @@ CAUSES = (
         scope="code",
         says="a CUDA kernel of the program accessed invalid memory on {node} (NVIDIA calls this an application error)",
         fix="Run the program with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
-        symptoms=("cuda.illegal_access", "cuda.failed"),
+        symptoms=("cuda.illegal_access", "cuda.failed", "system.xid.program"),
         places=where_met,
         confirm=(XID_OF_PROGRAM,),
         refute=(XID,),
         decisive=("cuda.illegal_access",),
-        instead_of=OWN,
     ),
 )
 
@@ -331,8 +365,11 @@ FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 
 
 def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+    return (
+        CausePlace(one.node, rank=one.rank)
+        for one in by
+        if one.node and one.counts and (one.rank is not None or case.is_only_a_log)
+    )
 
 
 def out_of_memory_words(case: LaunchCase, place: CausePlace) -> str:
@@ -398,11 +435,15 @@ def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("most of the GPU memory was free when the launch started")
 
 
-OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} itself fill the memory of its GPU?", of_its_own(True))
+OWN_MEMORY = Question(
+    "gpu.memory.own", "did rank {rank} itself fill the memory of its GPU?", of_its_own(True), by_words=True
+)
 LITTLE_OF_ITS_OWN = Question(
     "gpu.memory.little", "did rank {rank} hold only a small part of the GPU memory?", of_its_own(False)
 )
-BEYOND = Question("gpu.memory.beyond", "did rank {rank} need more memory than its GPU has?", beyond_the_whole)
+BEYOND = Question(
+    "gpu.memory.beyond", "did rank {rank} need more memory than its GPU has?", beyond_the_whole, by_words=True
+)
 OTHERS_MEMORY = Question("gpu.memory.others", "did other processes hold much of the GPU memory?", full_of_others, SMI)
 TAKEN_BEFORE = Question("gpu.memory.before", "was GPU memory on {node} in use before the launch?", taken_before, SMI)
 
@@ -423,7 +464,7 @@ OF_MEMORY = (
             LITTLE_OF_ITS_OWN,
         ),
         refute=(BEYOND,),
-        instead_of=(*OWN, "gpu.memory.own", "gpu.memory.full"),
+        instead_of=("gpu.memory.own", "gpu.memory.full"),
     ),
     Cause(
         "gpu.memory.own",
@@ -434,7 +475,7 @@ OF_MEMORY = (
         symptoms=("cuda.out_of_memory",),
         places=ranks_that_met,
         confirm=(OWN_MEMORY, BEYOND),
-        instead_of=(*OWN, "gpu.memory.full"),
+        instead_of=("gpu.memory.full",),
     ),
     Cause(
         "gpu.memory.full",
@@ -445,7 +486,8 @@ OF_MEMORY = (
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
-        confirm=(said("said.memory_full", "did CUDA run out of memory in rank {rank}?", *FULL),),
-        instead_of=OWN,
+        confirm=(),
+        decisive=FULL,
+        restates=True,
     ),
 )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TORCH = ("torchrun", "torch.distributed", "python", "accelerate", "deepspeed")
 EARLIER = 2.0  # seconds: tolerated difference between the clocks of a node and the controller
+CONNECT = OnNode("nc -vz -w 5 {address} {port}")
+PING = OnNode("ping -c 3 {address}")
 LISTENERS = OnNode("ss -ltnp sport = :{port}", become=True)
 
 
@@ -220,7 +222,7 @@ CAUSES = (
         command=NETWORK,
         symptoms=SILENT,
         places=before_they_met(ways_to_head(*DROPPED)),
-        confirm=(probed("are packets from {node} to {peer} dropped?", *DROPPED),),
+        confirm=(probed("are packets from {node} to {peer} dropped?", *DROPPED, by_hand=CONNECT),),
     ),
     Cause(
         "head.rejected",
@@ -231,7 +233,7 @@ CAUSES = (
         command=NETWORK,
         symptoms=(*SILENT, "store.connect.refused"),
         places=before_they_met(ways_to_head(*REFUSED)),
-        confirm=(probed("are connections from {node} to {peer} refused?", *REFUSED),),
+        confirm=(probed("are connections from {node} to {peer} refused?", *REFUSED, by_hand=CONNECT),),
     ),
     Cause(
         "head.forbidden",
@@ -242,7 +244,7 @@ CAUSES = (
         command=NETWORK,
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*FORBIDDEN)),
-        confirm=(probed("are connections from {node} to {peer} prohibited?", *FORBIDDEN),),
+        confirm=(probed("are connections from {node} to {peer} prohibited?", *FORBIDDEN, by_hand=CONNECT),),
     ),
     Cause(
         "head.reply_lost",
@@ -265,7 +267,7 @@ CAUSES = (
         command=OnNode("ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*GONE)),
-        confirm=(probed("does {node} get no response from the address of {peer}?", *GONE),),
+        confirm=(probed("does {node} get no response from the address of {peer}?", *GONE, by_hand=PING),),
     ),
     Cause(
         "head.no_route",
@@ -317,7 +319,7 @@ CAUSES = (
             OTHER_PROGRAM,
             probed("does another program respond on port {port} of {node}?", "net.master_port.foreign"),
         ),
-        instead_of=("process.exception", "process.launcher", "head.nobody_listens"),
+        instead_of=("process.launcher", "head.nobody_listens"),
     ),
     Cause(
         "head.stale_store",
@@ -329,6 +331,6 @@ CAUSES = (
         symptoms=("store.in_use", "store.closed", "store.key", "store.barrier", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),
         confirm=(STALE,),
-        instead_of=("process.exception", "process.launcher", "head.other_program"),
+        instead_of=("process.launcher", "head.other_program"),
     ),
 )

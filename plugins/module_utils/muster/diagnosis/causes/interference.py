@@ -10,7 +10,7 @@ from ...verdict.words import few
 from ..drift import environment
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
-from .address import advertised_addresses, holding
+from .address import OF_AN_ENGINE, advertised_addresses, holding, may_be_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def speakers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def contained(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield a place for each advertised address that no node has."""
     for address in advertised_addresses(case, by):
-        if not holding(case, address):
+        if not holding(case, address) and may_be_shared(case, address):
             yield CausePlace(what=address)
 
 
@@ -91,7 +91,6 @@ CAUSES = (
         places=speakers,
         confirm=(Question("interference.variables", "are proxy variables set on {node}?", has_proxy),),
         decisive=("interference.proxy_error",),
-        instead_of=("process.exception", "process.exception.everywhere", "process.launcher.failed"),
     ),
     Cause(
         "interference.container",
@@ -102,6 +101,7 @@ CAUSES = (
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
         places=contained,
         confirm=(Question("interference.bridge", "is {what} in a container bridge network?", is_in_a_container),),
+        support=(OF_AN_ENGINE,),
     ),
     Cause(
         "interference.mesh",

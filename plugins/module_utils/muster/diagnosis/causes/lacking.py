@@ -1,7 +1,7 @@
 """Causes related to an item that is missing on one node: a file, permission, package, library or environment variable.
 
-The error of the rank shows what is missing. A cause names a node only if ranks on other nodes did not report the same
-error. If all ranks report the error, no node is at fault (process.exception.everywhere).
+The error of the rank shows what is missing, so that the line alone makes the cause likely. It is confirmed if ranks on
+other nodes did not report the same error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...launch.endings import Ending
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..case import LaunchCase
     from ..model import CauseAnswer, Places, Symptom
-
-OWN = ("process.exception", "process.exit", "process.launcher.failed")
 
 
 def nodes_without(group: str) -> Places:
@@ -70,12 +68,13 @@ def could_not_begin(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends[place.node]
     if end["reason"] == "exec":
         return yes(end["error"] or "the launcher could not be run", f"launch unit on {place.node}", end["ended_at"])
-    return no("the launcher was started")
+    return no("the launcher was started", f"log of {place.node}" if end["log"] else "")
 
 
 def nodes_that_could_not(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None)
+    told = [CausePlace(one.node, what=one.about.get("name", "")) for one in by if one.id == NOT_FOUND and one.node]
+    ended = [CausePlace(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None]
+    return iter(told or ended)
 
 
 def refused_the_options(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -98,10 +97,13 @@ ONLY_THERE = Question(
     "rank.missed_there_only",
     "did ranks on {node}, but not on other nodes, fail because of {what}?",
     missed_there_only,
+    by_words=True,
 )
 NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
 NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)
 WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
+NOT_FOUND = "shell.command_missing"
+MISSING_FILE = ("python.file_missing", "python.script_missing", "shell.file_missing")
 PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from the locked versions?")
 
 CAUSES = (
@@ -109,48 +111,50 @@ CAUSES = (
         "process.missing.file",
         group="process",
         scope="node",
-        says="{what} is missing on {node}, but not on other nodes",
-        fix="Copy the file to the same path on every node, or use a path on shared storage",
-        symptoms=("python.file_missing", "python.script_missing"),
+        says="{what} is missing on {node}",
+        fix="Copy the file to the same path on every node, or use a path on shared storage. Check the path",
+        command=OnNode("ls -ld {path}"),
+        symptoms=MISSING_FILE,
         places=nodes_without("path"),
         confirm=(ONLY_THERE,),
-        instead_of=OWN,
+        decisive=MISSING_FILE,
     ),
     Cause(
         "process.missing.permission",
         group="process",
         scope="node",
-        says="the launch user cannot read or write {what} on {node}, but can do so on other nodes",
-        fix="Set the same owner and mode as on the other nodes",
+        says="the launch user cannot read or write {what} on {node}",
+        fix="Set the same owner and mode as on the other nodes. Check the path",
+        command=OnNode("ls -ld {path}"),
         symptoms=("python.permission",),
         places=nodes_without("path"),
         confirm=(ONLY_THERE,),
-        instead_of=OWN,
+        decisive=("python.permission",),
     ),
     Cause(
         "process.missing.package",
         group="process",
         scope="node",
-        says="the package {what} is missing on {node}, but not on other nodes",
+        says="the package {what} is missing from the environment of {node}",
         fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
         symptoms=("python.module_missing",),
         places=nodes_without("name"),
         confirm=(ONLY_THERE,),
         support=(PACKAGES_DIFFER,),
-        instead_of=OWN,
+        decisive=("python.module_missing",),
     ),
     Cause(
         "process.missing.library",
         group="process",
         scope="node",
-        says="the library {what} is missing on {node}, but not on other nodes",
+        says="the library {what} is missing on {node}",
         fix="Install the package that provides the library, or set LD_LIBRARY_PATH as on the other nodes",
-        command=on_node("gpu_nodes", "ldconfig -p"),
+        command=OnNode("ldconfig -p"),
         symptoms=("python.library_missing",),
         places=nodes_without("name"),
         confirm=(ONLY_THERE,),
-        instead_of=OWN,
+        decisive=("python.library_missing",),
     ),
     Cause(
         "process.missing.variable",
@@ -161,19 +165,19 @@ CAUSES = (
         symptoms=("python.variable_missing",),
         places=nodes_without("name"),
         confirm=(NOT_SET,),
-        instead_of=("process.exception", "process.exception.everywhere"),
     ),
     Cause(
         "process.missing.launcher",
         group="process",
         scope="node",
-        says="the launcher could not be executed on {node}",
+        says="the launcher could not be executed on {node} ({what})",
         fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
-        symptoms=("agent.ended", "launch.start"),
+        symptoms=("agent.ended", "launch.start", NOT_FOUND),
         places=nodes_that_could_not,
         confirm=(NOT_BEGUN,),
-        instead_of=("process.launcher", "process.launcher.failed"),
+        decisive=(NOT_FOUND,),
+        instead_of=("process.launcher",),
     ),
     Cause(
         "process.options",
@@ -184,6 +188,6 @@ CAUSES = (
         symptoms=("python.usage",),
         places=where_refused,
         confirm=(WRONG_OPTIONS,),
-        instead_of=("process.exit", "process.launcher", "process.launcher.failed", "process.exception.everywhere"),
+        instead_of=("process.launcher",),
     ),
 )

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 def by_name(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield each node that connects to the head node by name, and the head node itself, which also resolves its own
     name."""
+    said = {one.node: one.about.get("address", "") for one in by if one.id == "store.name"}
+    yield from (CausePlace(node, what=name) for node, name in said.items())
     name = case.launch["master_addr"]
-    if name and not is_address(name):
+    if name and not is_address(name) and not said:
         yield from (CausePlace(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))
 
 
@@ -71,18 +73,19 @@ CAUSES = (
         "head.name_unknown",
         group="head",
         scope="node",
-        says="{node} cannot resolve {what}, the name of the head node",
+        says="{node} cannot resolve the name of the head node ({what})",
         fix="Use the address instead of the name, or add the nodes to /etc/hosts",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),
         confirm=(NAME_UNKNOWN,),
+        decisive=("store.name",),
     ),
     Cause(
         "head.name_loopback",
         group="head",
         scope="node",
-        says="{node} resolves {what}, the name of the head node, to a loopback address",
+        says="{node} resolves the name of the head node ({what}) to a loopback address",
         fix="Use the address instead of the name, or remove the name from the 127.0.1.1 line in /etc/hosts",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
@@ -93,7 +96,7 @@ CAUSES = (
         "head.name_foreign",
         group="head",
         scope="node",
-        says="{node} resolves {what}, the name of the head node, to an address that the head node does not have",
+        says="{node} resolves the name of the head node ({what}) to an address that the head node does not have",
         fix="Use the address instead of the name, or correct /etc/hosts or the DNS record, and check the resolution",
         command=RESOLVE,
         symptoms=(*CALLED_HEAD, *WAITED),

@@ -100,6 +100,7 @@ def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
+RULES = OnNode("nft list ruleset", become=True)
 LET_IN = playbook("site.yml", tags="network")
 RESENT = Question("net.resent", "did {node} retransmit many segments?", sends_again, OnNode("ip -statistics link"))
 WAITING = Question("net.waiting", "has {node} sent data that was not acknowledged?", waits_for_answers)
@@ -127,7 +128,7 @@ CAUSES = (
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
         places=unless_held_up(ways_between(*PORTS)),
-        confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS),),
+        confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS, by_hand=RULES),),
     ),
     Cause(
         "network.ports_rejected",
@@ -138,7 +139,7 @@ CAUSES = (
         command=LET_IN,
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
         places=ways_between(*REFUSED),
-        confirm=(probed("are connections to ephemeral ports of {node} refused?", *REFUSED),),
+        confirm=(probed("are connections to ephemeral ports of {node} refused?", *REFUSED, by_hand=RULES),),
     ),
     Cause(
         "network.large_packets",

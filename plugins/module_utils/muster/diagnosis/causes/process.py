@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from ...launch.endings import Ending
+from ...launch.tracebacks import FRAME
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import shots_at, state_of
+from ..symptoms import COMMUNICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import NodeRecord
     from ..model import CauseAnswer, Places, Symptom
 
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 KILLED = ("SIGKILL",)
+IN_A_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3")
 OOM_LINE = ("Out of memory: Killed process", "oom-kill:", "Memory cgroup out of memory")
 
 
@@ -31,13 +37,11 @@ def ranks_shown(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 
 def ranks_by_signal(*signals: str) -> Places:
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-        del case
         for one in by:
-            if (
-                one.rank is not None
-                and not one.victim
-                and (one.id != "rank.signal" or one.about.get("signal") in signals)
-            ):
+            is_told = one.rank is not None and one.id not in OF_A_LOG
+            if one.victim or not (is_told or case.is_only_a_log):
+                continue
+            if one.id != "rank.signal" or one.about.get("signal") in signals:
                 yield CausePlace(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
@@ -73,14 +77,27 @@ def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def ended_by_itself(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and one.node == place.node and not one.cascade:
-            return yes(one.summary, f"last output of {one.where}", one.when)
-    return no("the rank ended because another rank ended")
+            source = f"last output of {one.where}"
+            return says_no_reason(case, one) or yes(one.summary, source, one.when)
+    return no("the rank ended because another rank ended", "last output of the ranks")
 
 
 def ended_alike(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if on_every_rank(case, place.what):
-        return yes(place.what, f"last output of all {case.launch['world_size']} ranks")
-    return no()
+    alike = [one for one in case.all_failures if one.summary == place.what]
+    source = f"last output of all {case.launch['world_size']} ranks"
+    return says_no_reason(case, alike[0]) or yes(place.what, source)
+
+
+def says_no_reason(case: LaunchCase, failure: Failure) -> CauseAnswer | None:
+    """In a log alone, an exception of a library, or an exit without a word, does not show why a rank ended."""
+    if not case.is_only_a_log:
+        return None
+    frames = FRAME.findall(failure.traceback)
+    if failure.ending is Ending.EXIT and not failure.traceback and ":" not in failure.summary:
+        return not_looked("the rank printed no reason")
+    if COMMUNICATION.search(failure.summary) or (frames and IN_A_LIBRARY.search(frames[-1])):
+        return not_looked("the exception was raised by a library, and its reason is unknown")
+    return None
 
 
 def killed_for_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -169,7 +186,8 @@ def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
-    return yes(place.what, "launcher record of the rank") if end["code"] > 0 else no()
+    unknown = next((why for one in case.all_failures if one.rank == place.rank and (why := says_no_reason(case, one))), None)
+    return unknown or (yes(place.what, "launcher record of the rank") if end["code"] > 0 else no())
 
 
 def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -204,6 +222,9 @@ EXITED = Question("rank.exited", "did rank {rank} exit with an error code?", scr
 NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait for a network file system?", in_its_stack)
 
 STUCK = ("launch.stalled", "rank.victim")
+# Lines about processes that need not be a rank. They count if a log is all that is known.
+OF_A_LOG = ("system.killed", "system.actor_died", "system.crashed", "system.oom_killer", "system.oom_limit")
+OOM = ("rank.signal", "system.worker_killed", "system.killed", "system.actor_died")
 
 CAUSES = (
     Cause(
@@ -215,6 +236,7 @@ CAUSES = (
         symptoms=("rank.exception",),
         places=alone_with_it,
         confirm=(OWN_END,),
+        restates=True,
     ),
     Cause(
         "process.exception.everywhere",
@@ -225,6 +247,7 @@ CAUSES = (
         symptoms=("rank.exception",),
         places=shared_by_all,
         confirm=(ALIKE,),
+        restates=True,
     ),
     Cause(
         "process.exit",
@@ -235,6 +258,7 @@ CAUSES = (
         symptoms=("rank.exit",),
         places=ranks_shown,
         confirm=(EXITED,),
+        restates=True,
     ),
     Cause(
         "process.memory.limit",
@@ -242,10 +266,11 @@ CAUSES = (
         scope="node",
         says="the OOM killer ended rank {rank} on {node}, because the launch reached its memory limit",
         fix="Reduce memory use (batch, workers, prefetch), or increase the memory limit of the launch",
-        symptoms=("rank.signal", "system.worker_killed"),
+        symptoms=(*OOM, "system.oom_limit"),
         places=ranks_by_signal(*KILLED),
         confirm=(OWN_LIMIT,),
-        instead_of=("process.exception", "process.worker", "process.memory.machine", "process.killed"),
+        decisive=("system.oom_limit",),
+        instead_of=("process.worker", "process.memory.machine", "process.killed"),
     ),
     Cause(
         "process.memory.machine",
@@ -254,10 +279,11 @@ CAUSES = (
         says="the OOM killer ended rank {rank} on {node}, because the machine ran out of memory",
         fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
-        symptoms=("rank.signal", "system.worker_killed"),
+        symptoms=(*OOM, "system.oom_killer"),
         places=ranks_by_signal(*KILLED),
         confirm=(OOM_KILLS, OOM_LOGGED),
-        instead_of=("process.exception", "process.worker", "process.killed"),
+        decisive=("system.oom_killer",),
+        instead_of=("process.worker", "process.killed"),
     ),
     Cause(
         "process.killed",
@@ -265,7 +291,7 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} was killed by SIGKILL; the sender is unknown, but it was not the OOM killer",
         fix="Ask the users of {node}; if auditd runs on {node}, ausearch shows the sender",
-        symptoms=("rank.signal",),
+        symptoms=("rank.signal", "system.killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(NOT_FOR_MEMORY,),
         refute=(OOM_KILLS, OOM_LOGGED),
@@ -276,9 +302,10 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} crashed in native code ({what})",
         fix="Read the faulthandler stack in the log of rank {rank}, and try to reproduce the crash on one node",
-        symptoms=("rank.signal",),
+        symptoms=("rank.signal", "system.crashed"),
         places=ranks_by_signal(*CRASHES),
         confirm=(CRASHED,),
+        restates=True,
     ),
     Cause(
         "process.stopped",

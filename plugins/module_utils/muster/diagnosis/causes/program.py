@@ -14,7 +14,7 @@ from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import said, shots_at
+from ..questions import shots_at
 from .process import DISK_WAIT, FROZEN, STOPPED
 
 if TYPE_CHECKING:
@@ -22,11 +22,31 @@ if TYPE_CHECKING:
 
     from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import CauseAnswer, Group, Symptom
+    from ..model import CauseAnswer, Group, Places, Symptom
 
 
+INCONSISTENT = "program.inconsistent"
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+
+
+def compared(name: str, *, same: str = "") -> Places:
+    """Return a function that yields a place with what the ranks printed about their collective, if it differs. same: a
+    part that must not differ."""
+
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+        del case
+        printed = {one.about["rank"]: one.about for one in by if one.id == INCONSISTENT}
+        values, others = ({about.get(part, "") for about in printed.values()} for part in (name, same))
+        ranks = ", ".join(f"rank {rank}: {about.get(name, '')}" for rank, about in sorted(printed.items()))
+        yield CausePlace(what=ranks if len(values) > 1 and len(others) == 1 else "")
+
+    return places
+
+
+def was_printed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    del case
+    return yes(place.what, "output of the ranks (TORCH_DISTRIBUTED_DEBUG)") if place.what else no()
 
 
 def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -200,17 +220,13 @@ def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no("no other rank waited afterwards")
 
 
+PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed, by_words=True)
 OTHER_OPERATION = Question(
     "calls.operation", "do the ranks run different collectives at the same position?", differ(progress.operation)
 )
 OTHER_SIZES = Question("calls.sizes", "do the ranks run a collective with different sizes?", differ(progress.sizes))
 OTHER_TYPES = Question("calls.types", "do the ranks run a collective with different dtypes?", differ(progress.types))
-DETAIL = "program.collectives_differ"
-OPERATION_SAID = said("said.operation", "did torch find different collectives (DETAIL)?", DETAIL, containing="Op type:")
-SIZES_SAID = said("said.sizes", "did torch find different sizes (DETAIL)?", DETAIL, containing="Tensor shapes:")
-TYPES_SAID = said("said.types", "did torch find different dtypes (DETAIL)?", DETAIL, containing="dtypes:")
-BYTES_SAID = said("said.bytes", "did Gloo receive an unexpected number of bytes?", "program.sizes_differ")
-MODELS_SAID = said("said.models", "do the models differ?", "program.parameter_differs", "program.parameter_count")
+DIFFER = ("program.operation_differs", "program.shapes_differ", "program.types_differ", INCONSISTENT)
 BEHIND = Question(
     "rank.behind",
     "is rank {rank} behind the other ranks and not in a collective?",
@@ -234,9 +250,10 @@ CAUSES = (
         scope="code",
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_OPERATION, OPERATION_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("operation"),
+        confirm=(OTHER_OPERATION, PRINTED),
+        decisive=("program.operation_differs",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.other_sizes", "program.other_types", "program.bytes"),
     ),
     Cause(
@@ -245,9 +262,10 @@ CAUSES = (
         scope="code",
         says="the ranks run the same collective with tensors of different sizes",
         fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_SIZES, SIZES_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("sizes", same="operation"),
+        confirm=(OTHER_SIZES, PRINTED),
+        decisive=("program.shapes_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),
     Cause(
@@ -256,9 +274,10 @@ CAUSES = (
         scope="code",
         says="the ranks run the same collective with tensors of different dtypes",
         fix="Use the same dtype on all ranks",
-        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
-        places=in_the_code,
-        confirm=(OTHER_TYPES, TYPES_SAID),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
+        places=compared("types", same="operation"),
+        confirm=(OTHER_TYPES, PRINTED),
+        decisive=("program.types_differ",),
         instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
     ),
     Cause(
@@ -269,7 +288,8 @@ CAUSES = (
         fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env, which prints the collectives that differ",
         symptoms=("program.sizes_differ",),
         places=in_the_code,
-        confirm=(BYTES_SAID,),
+        confirm=(),
+        decisive=("program.sizes_differ",),
         instead_of=(*EXCEPTIONS, "process.crash"),
     ),
     Cause(
@@ -280,7 +300,8 @@ CAUSES = (
         fix="Build the model from the same settings on all ranks: numbers of classes and layers, data-dependent sizes",
         symptoms=("program.parameter_differs", "program.parameter_count"),
         places=in_the_code,
-        confirm=(MODELS_SAID,),
+        confirm=(),
+        decisive=("program.parameter_differs", "program.parameter_count"),
         instead_of=(*EXCEPTIONS, "program.barrier"),
     ),
     Cause(
@@ -331,14 +352,12 @@ CAUSES = (
 )
 
 
-OWN = ("process.exception", "process.exception.everywhere", "process.crash")
-
-
 # ---------------------------------------------------------------- code
 
 # Errors in the program that torch reports: parameters, checkpoints, devices, labels.
 #
-# The exception is the proof. A node is named only if ranks on other nodes, with the same code, did not fail.
+# A line is not a check: these causes are likely at most. A node is named only if ranks on other nodes, with the same
+# code, did not fail.
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -355,10 +374,10 @@ def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def by_words(
-    name: str, text: str, asks: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
+    name: str, text: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
 ) -> Cause:
-    """Return a cause that the last output of a rank confirms. node: whether the cause can affect a single node."""
-    question: Question = said(f"said.{text}", asks, text)
+    """Return a cause that a line in the last output of a rank makes likely. node: whether the cause can affect a single
+    node."""
     group: Group = "program"
     return Cause(
         name,
@@ -368,8 +387,9 @@ def by_words(
         fix=fix,
         symptoms=(text,),
         places=where_met if node else anywhere,
-        confirm=(question,),
-        instead_of=(*OWN, *instead_of),
+        confirm=(),
+        decisive=(text,),
+        instead_of=instead_of,
     )
 
 
@@ -377,21 +397,18 @@ OF_CODE = (
     by_words(
         "program.unused_parameters",
         "program.unused_parameters",
-        "did DDP wait for the gradient of an unused parameter?",
         "a model parameter received no gradient in a step, but DDP waits for the gradients of all parameters",
         "Use every parameter in the loss, remove unused parameters, or pass find_unused_parameters=True to DDP",
     ),
     by_words(
         "program.ready_twice",
         "program.ready_twice",
-        "did a parameter receive its gradient twice?",
         "a model parameter received its gradient twice in a step",
         "Use checkpointing with use_reentrant=False, or pass static_graph=True to DDP",
     ),
     by_words(
         "program.checkpoint.prefix",
         "program.checkpoint_prefix",
-        "do parameter names in the checkpoint and the model differ only by `module.`?",
         "parameter names have DDP's prefix `module.` in the checkpoint but not in the model, or vice versa",
         "Save model.module.state_dict(), or remove `module.` from the names before load_state_dict",
         node=True,
@@ -400,7 +417,6 @@ OF_CODE = (
     by_words(
         "program.checkpoint.keys",
         "program.checkpoint_keys",
-        "do the parameter names in the checkpoint and the model differ?",
         "the checkpoint is from another model or model version: parameter names are missing or unexpected",
         "Load the checkpoint of this model, and check that all nodes have the same file",
         node=True,
@@ -408,7 +424,6 @@ OF_CODE = (
     by_words(
         "program.checkpoint.sizes",
         "program.checkpoint_sizes",
-        "do tensor sizes in the checkpoint and the model differ?",
         "tensor sizes in the checkpoint and the model differ",
         "Build the model with the settings of the checkpoint (classes, layers, vocabulary), or leave out these tensors",
         node=True,
@@ -416,7 +431,6 @@ OF_CODE = (
     by_words(
         "program.no_group",
         "program.no_group",
-        "was a collective called without a process group?",
         "a collective was called before init_process_group or after destroy_process_group",
         "Call init_process_group first, on all ranks",
         node=True,
@@ -424,7 +438,6 @@ OF_CODE = (
     by_words(
         "program.thread_left",
         "program.thread_left",
-        "did the C++ runtime abort because a thread was still running?",
         "a thread was still running when its owner was destroyed. It is usually a Gloo thread, because an object still"
         " referenced the process group when Python exited",
         "Delete models and DDP objects, call gc.collect() and then destroy_process_group() (see docs/migrating.md)",
@@ -432,14 +445,12 @@ OF_CODE = (
     by_words(
         "program.device_twice",
         "nccl.duplicate_gpu",
-        "did NCCL find two ranks on one GPU?",
         "two ranks of a node use the same GPU",
         "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call",
     ),
     by_words(
         "program.device_assert",
         "cuda.assert",
-        "did a CUDA kernel find an index out of range?",
         "a CUDA kernel received an index that is out of range, such as a label beyond the number of classes",
         "Check labels and indices; CUDA_LAUNCH_BLOCKING=1 in launch_env shows the failing call",
         node=True,
@@ -447,7 +458,6 @@ OF_CODE = (
     by_words(
         "program.forked",
         "cuda.forked",
-        "was CUDA used in a forked process?",
         "a forked process, such as a data loader worker, uses CUDA although its parent has initialized CUDA",
         "Return CPU tensors from the dataset and move batches to the GPU in the training loop, or pass"
         " multiprocessing_context='spawn' to DataLoader",
@@ -455,21 +465,18 @@ OF_CODE = (
     by_words(
         "program.devices_mixed",
         "cuda.devices_mixed",
-        "did an operation receive tensors on different devices?",
         "an operation received tensors on different devices",
         "Move the model, its buffers and each batch to the same device: .to(device)",
     ),
     by_words(
         "program.device_type",
         "nccl.device_type",
-        "did a collective receive a tensor on an unsupported device?",
         "a collective received a tensor on a device that the backend does not support, such as a CPU tensor with NCCL",
         "Move the tensor to the rank's GPU before the collective, or call init_process_group('cpu:gloo,cuda:nccl')",
     ),
     by_words(
         "program.torch_for_cpus",
         "cuda.not_built",
-        "is torch in the launch environment a CPU build?",
         "the script uses a GPU, but torch in the launch environment is a CPU build",
         "Set cluster_backend or pytorch_variant to match the machines, or use an environment with a CUDA build",
         node=True,

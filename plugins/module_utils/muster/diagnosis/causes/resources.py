@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from ...verdict.words import gigabytes
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import probe
+from ..questions import printed, probe
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ LOCKED = "max_locked_memory"
 FORK_REJECTED = "fork rejected by pids controller"
 TABLE_FULL = "nf_conntrack: table full"
 TRIED = re.compile(r"you tried to allocate (\d+) bytes")
-OWN = ("process.exception", "process.exception.everywhere", "process.exit", "process.crash", "process.worker")
 
 
 def counts(one: Symptom) -> bool:
@@ -134,6 +133,12 @@ def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswe
         return yes(f"the limit on {what} is {soft}{others}", f"limits of the launch on {place.node}")
 
     return look
+
+
+def printed_unlimited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    if "nccl.locked_unlimited" in printed(case).get(place.node, ()):
+        return yes("ulimit -l is unlimited", f"output of NCCL on {place.node}")
+    return not_looked("NCCL did not print the limit")
 
 
 def limits_of(case: LaunchCase, node: str) -> dict[str, list[int | None]]:
@@ -266,7 +271,11 @@ REFUSED = Question(
 )
 PROCESSES = probe("os.limits.processors", "is the process limit on {node} too low?")
 TASKS = probe("os.limits.tasks", "is the task limit of systemd units on {node} too low?")
-MEMLOCK = Question("limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"))
+LIMITS = OnNode("prlimit --memlock")
+MEMLOCK = Question(
+    "limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"), LIMITS
+)
+UNLIMITED = Question("said.memlock", "did NCCL find no limit on locked memory on {node}?", printed_unlimited)
 MEMLOCK_FOUND = probe("os.limits.memlock", "is the limit on locked memory of {node} too low?")
 THROTTLED = Question("cpu.held_back", "did a CPU limit throttle the launch on {node}?", is_throttled)
 CONNTRACK = Question(
@@ -291,7 +300,6 @@ CAUSES = (
         symptoms=NO_SPACE,
         places=where_met,
         confirm=(NO_ROOM,),
-        instead_of=(*OWN, "process.launcher.failed"),
     ),
     Cause(
         "resources.inodes",
@@ -303,7 +311,6 @@ CAUSES = (
         symptoms=NO_SPACE,
         places=where_met,
         confirm=(NO_INODES,),
-        instead_of=(*OWN, "process.launcher.failed"),
     ),
     Cause(
         "resources.read_only",
@@ -315,7 +322,6 @@ CAUSES = (
         symptoms=("system.read_only",),
         places=where_met,
         confirm=(READ_ONLY, DISK_READ_ONLY),
-        instead_of=OWN,
     ),
     Cause(
         "resources.shared_memory",
@@ -326,11 +332,11 @@ CAUSES = (
         command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
-            "rank.signal",
+            *("rank.signal", "nccl.system_error"),
         ),
         places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),
-        instead_of=OWN,
+        instead_of=("process.crash",),
     ),
     Cause(
         "resources.files",
@@ -341,7 +347,6 @@ CAUSES = (
         symptoms=("system.files",),
         places=ranks_that_met,
         confirm=(FILES,),
-        instead_of=OWN,
     ),
     Cause(
         "resources.tasks",
@@ -352,18 +357,18 @@ CAUSES = (
         symptoms=("system.tasks",),
         places=where_met,
         confirm=(REFUSED, PROCESSES, TASKS),
-        instead_of=OWN,
     ),
     Cause(
         "resources.locked_memory",
         group="resources",
         scope="node",
         says="the limit on locked memory of the launch on {node} is too low for RDMA",
-        fix="Remove the limit on locked memory (site.yml --tags baseline does this)",
+        fix="Remove the limit on locked memory (site.yml --tags baseline does this). Show the limits of the user",
+        command=LIMITS,
         symptoms=("nccl.locked_memory",),
         places=where_met,
         confirm=(MEMLOCK, MEMLOCK_FOUND),
-        instead_of=OWN,
+        refute=(UNLIMITED,),
     ),
     Cause(
         "resources.processor_time",
@@ -395,6 +400,5 @@ CAUSES = (
         symptoms=("system.memory",),
         places=ranks_that_met,
         confirm=(TOO_MUCH,),
-        instead_of=OWN,
     ),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import cuda, gloo, nccl, program, python, store, system
+from . import before, cuda, gloo, nccl, program, python, store, system
 
 TEXTS = (
     *(*store.TEXTS, *gloo.TEXTS, *nccl.TEXTS, *cuda.TEXTS),
-    *(*program.TEXTS, *python.TEXTS, *system.TEXTS),
+    *(*program.TEXTS, *python.TEXTS, *system.TEXTS, *before.TEXTS),
 )

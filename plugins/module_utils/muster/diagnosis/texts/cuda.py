@@ -138,4 +138,11 @@ TEXTS = (
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",
     ),
+    Text(
+        "cuda.profiling",
+        r"ERR_NVGPUCTRPERM|CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+        "the user may not read the performance counters of the GPU, which a profiler needs",
+        "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
+        "HazyResearch/ThunderKittens#73, geoffxy/habitat#5",
+    ),
 )

@@ -101,4 +101,12 @@ TEXTS = (
         RECORDED,
         victim=True,
     ),
+    Text(
+        "gloo.family",
+        r"ss1\.ss_family == ss2\.ss_family\. (?P<own>\d+) vs (?P<theirs>\d+)",
+        "one rank advertises an IPv4 address and another an IPv6 address (2 is IPv4, 10 is IPv6)",
+        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:276] ss1.ss_family =="
+        " ss2.ss_family. 2 vs 10",
+        "pytorch/gloo#399",
+    ),
 )

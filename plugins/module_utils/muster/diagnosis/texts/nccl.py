@@ -14,7 +14,7 @@ READ = "read, not run: NCCL 2.30's source"
 TEXTS = (
     Text(
         "nccl.timeout",
-        r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d+), OpType=(?P<operation>\w+)"
+        r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?OpType=(?P<operation>\w+)"
         r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
         "a collective did not finish in time; the line does not show which rank this rank waited for",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
@@ -133,8 +133,8 @@ TEXTS = (
     ),
     Text(
         "nccl.connect",
-        r"NCCL WARN .*[Cc]onnect(?:ing)? to (?P<address>[\da-fA-F.:]+)<(?P<port>\d+)> (?:failed|returned) ?:?"
-        r" ?(?P<why>.+)",
+        r"(?:NCCL WARN .*?|socket\w+: )[Cc]onnect(?:ing)? (?:to )?(?P<address>[\da-fA-F.:]+)(?:%\w+)?<(?P<port>\d+)>"
+        r" (?:failed|returned) ?:? ?(?P<why>.+)",
         "NCCL cannot connect to a port of a peer",
         "NCCL WARN socketStartConnect: Connect to 192.168.1.2<43211> failed : Connection refused",
         READ,
@@ -145,5 +145,59 @@ TEXTS = (
         "NCCL found no usable interface, for example because NCCL_SOCKET_IFNAME names a missing interface",
         "[2026-11-27 02:37:27] node1:1006:1006 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found",
         RUN,
+    ),
+    Text(
+        "nccl.nvls",
+        r"nvls\.cc:\d+ NCCL WARN Cuda failure|Failed to bind NVLink SHARP \(NVLS\) Multicast memory",
+        "NVLink SHARP could not be set up: the fabric manager or an NVSwitch is not in order, or a container lacks access",
+        "transport/nvls.cc:287 NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA"
+        " error 401 'the operation cannot be performed in the present state'",
+        "read, not run: NCCL 2.29's source",
+    ),
+    Text(
+        "nccl.imex",
+        r"MNNVL \(cliqueSize \d+\) is available but not working|mnnvl\.cc:\d+ NCCL WARN|nvidia-caps-imex-channels"
+        r"|cuMem(?:Import|Export)\w*ShareableHandle",
+        "memory could not be shared over multi-node NVLink: the IMEX service or its channel is not usable",
+        "mnnvl.cc:67 NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel"
+        " configuration (/dev/nvidia-caps-imex-channels).",
+        "NVIDIA/nccl#1925, NVIDIA/nccl#1647",
+    ),
+    Text(
+        "nccl.mnnvl",
+        r"NCCL INFO MNNVL (?:busId|\d+ cliqueId)",
+        "NCCL uses multi-node NVLink (MNNVL)",
+        "NCCL INFO MNNVL 1 cliqueId 7ffe cliqueSize 48 cliqueRank 12",
+        "NVIDIA/nccl#2186",
+        ordinary=True,
+    ),
+    Text(
+        "nccl.truncated",
+        r"[Mm]essage truncated ?: receiv(?:ed|ing) \d+ bytes instead of \d+",
+        "a peer sent a message of another size, as another NCCL version does, or a rank that runs another collective",
+        "NCCL WARN NET/Socket : message truncated : receiving 1048576 bytes instead of 65536",
+        "read, not run: NCCL 2.30's source",
+    ),
+    Text(
+        "nccl.plugin",
+        r"NCCL WARN NET/OFI ",
+        "the network plugin for libfabric (AWS EFA) failed",
+        "[7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument",
+        "aws/aws-ofi-nccl#24",
+    ),
+    Text(
+        "nccl.other_library",
+        r"undefined symbol: p?nccl\w+",
+        "another NCCL library is loaded instead of the one that torch was built with",
+        "ImportError: /opt/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
+        "pytorch/pytorch#119932",
+    ),
+    Text(
+        "nccl.locked_unlimited",
+        r"NCCL INFO ulimit -l is unlimited",
+        "the limit on locked memory is not the cause of a failed registration",
+        "NCCL INFO ulimit -l is unlimited",
+        "read, not run: NCCL 2.30's source",
+        ordinary=True,
     ),
 )

@@ -6,6 +6,10 @@ from __future__ import annotations
 from ..evidence import Text
 
 RUN = "torch 2.13 with Gloo, run here"
+MISMATCH = (
+    r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) .*but Rank (?P<peer>\d+) .*"
+    r"Collectives differ in the following aspects:"
+)
 
 TEXTS = (
     Text(
@@ -45,17 +49,43 @@ TEXTS = (
         RUN,
     ),
     Text(
-        "program.collectives_differ",
-        r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) .*but Rank (?P<peer>\d+) .*"
-        r"Collectives differ in the following aspects:\s*(?P<what>.{1,200})",
+        "program.operation_differs",
+        rf"{MISMATCH}.*Op type: (?P<what>.{{1,200}})",
         "torch found that the ranks run different collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
-        " collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
         " CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ in the"
-        " following"
-        " aspects:   Op type: ALLREDUCEvs BROADCAST",
+        " following aspects:   Op type: ALLREDUCEvs BROADCAST",
         RUN,
+    ),
+    Text(
+        "program.shapes_differ",
+        rf"{MISMATCH}.*Tensor shapes: (?P<what>.{{1,200}})",
+        "torch found that the ranks run a collective with different sizes (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[12]).Collectives differ in the"
+        " following aspects:   Tensor shapes: 10vs 12",
+        "torch 2.13, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
+    ),
+    Text(
+        "program.types_differ",
+        rf"{MISMATCH}.*dtypes: (?P<what>.{{1,200}})",
+        "torch found that the ranks run a collective with different dtypes (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Float), but Rank 1 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorDtypes=Half).Collectives differ in the"
+        " following aspects:   Tensor dtypes: Floatvs Half",
+        "torch 2.13, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
+    ),
+    Text(
+        "program.inconsistent",
+        r"Rank (?P<rank>\d+) is running inconsistent collective: CollectiveFingerPrint\((?:SequenceNumber=\d+, )?"
+        r"OpType=(?P<operation>\w+)(?:, TensorShape=(?P<sizes>\[[\d, ]*\]))?(?:, TensorDtypes=(?P<types>\w+))?",
+        "torch found that this rank runs another collective than the other ranks; compare the lines of two ranks",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running inconsistent collective:"
+        " CollectiveFingerPrint(OpType=ALLGATHER, TensorShape=[23, 256], TensorDtypes=Float,",
+        "torch 1.9 to 1.12; xljh0520/JOTR#4",
     ),
     Text(
         "program.sizes_differ",

@@ -52,7 +52,7 @@ TEXTS = (
     Text(
         "python.attribute_missing",
         r"AttributeError: module '(?P<name>[\w.]+)' has no attribute|ImportError: cannot import name '\w+' from"
-        r"|TypeError: .*got an unexpected keyword argument|undefined symbol: ",
+        r"|TypeError: .*got an unexpected keyword argument|undefined symbol: (?!p?nccl)",
         "the code does not match the installed version of a package, or of its own modules",
         "AttributeError: module 'torch' has no attribute 'zeroes'",
         "torch 2.13, run here",

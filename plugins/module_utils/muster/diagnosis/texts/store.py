@@ -25,7 +25,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.refused",
-        rf"{CALLING}\(errno: 111 - Connection refused\)",
+        rf"{CALLING}\(errno: 111 - Connection refused\)|RuntimeError: Connection refused$",
         "the machine at that address responds, but no process listens on the port, or a firewall rejects connections",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " [::ffff:192.0.2.1]:29500 (errno: 111 - Connection refused).",
@@ -34,7 +34,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.unanswered",
-        rf"{CALLING}\(errno: 110 - Connection timed out\)",
+        rf"{CALLING}\(errno: 110 - Connection timed out\)|(?:RuntimeError|what\(\)): +connect\(\) timed out",
         "packets to that address get no reply: a firewall drops them, or the replies are lost",
         "[W427 01:04:16.149509694 socket.cpp:752] [c10d] The client socket has failed to connect to"
         " [::ffff:198.18.0.1]:3254 (errno: 110 - Connection timed out).",
@@ -43,7 +43,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.no_host",
-        rf"{CALLING}\(errno: 113 - No route to host\)",
+        rf"{CALLING}\(errno: 113 - No route to host\)|RuntimeError: No route to host$",
         "no machine has that address, or a firewall rejects the connection",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " 145.85.0.0:37816 (errno: 113 - No route to host).",
@@ -71,12 +71,12 @@ TEXTS = (
     ),
     Text(
         "store.name",
-        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - ",
+        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - |: host not found: ",
         "this node cannot resolve the name of the head node",
         "[W1123 19:44:30.271034287 socket.cpp:764] [c10d] The IPv6 network addresses of (headnode.invalid,"
         " 29505) cannot"
         " be retrieved (gai error: -3 - Temporary failure in name resolution).",
-        f"{SOCKET}; pytorch/pytorch#131691",
+        f"{SOCKET}; pytorch/pytorch#131691; torch 1.10: pytorch/pytorch#73682",
     ),
     Text(
         "store.clients",
@@ -96,6 +96,22 @@ TEXTS = (
         victim=True,
     ),
     Text(
+        "store.timeout",
+        r"(?:Error: |what\(\): +)Socket Timeout|waitForInput: .*(?:timed out|a timeout)",
+        "the store did not answer in time: the node or rank that should have written the entry did not join",
+        "torch.distributed.DistStoreError: Socket Timeout",
+        "torch 1.9 to 2.6; huggingface/accelerate#1645",
+        victim=True,
+    ),
+    Text(
+        "store.members",
+        r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)",
+        "the rank waits for the other members of the process group",
+        "initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4",
+        "Lightning; Lightning-AI/pytorch-lightning#10098",
+        ordinary=True,
+    ),
+    Text(
         "store.barrier",
         r"(?:Timed out initializing process group|Waiting) in store based barrier (?:to initialize process group"
         r" )?(?:on|for)"
@@ -108,7 +124,8 @@ TEXTS = (
     ),
     Text(
         "store.in_use",
-        r"EADDRINUSE|\(errno: 98 - Address already in use\)|OSError: \[Errno 98\] Address already in use",
+        r"listen on any local network address\. port: (?P<port>\d+).*EADDRINUSE|EADDRINUSE"
+        r"|\(errno: 98 - Address already in use\)|(?:OSError: \[Errno 98\]|RuntimeError:) Address already in use",
         "another process already listens on the port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port:"
         " 28123, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
@@ -117,8 +134,8 @@ TEXTS = (
     Text(
         "store.closed",
         r"[Ff]ailed to recv, got 0 bytes|(?:recvValue|sendBytes|recvVector|recvBytes) failed"
-        r"|TCPStore.*(?:Broken pipe|Connection reset by peer)|DistNetworkError: (?:Broken pipe"
-        r"|Connection reset by peer)",
+        r"|TCPStore.*(?:Broken pipe|Connection reset by peer)"
+        r"|(?:DistNetworkError|RuntimeError): (?:Broken pipe|Connection reset by peer)",
         "the store on the head node ended, or the connection to it was lost",
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote"
         " server shutdown or crash?",

@@ -102,4 +102,81 @@ TEXTS = (
         "RuntimeError: can't start new thread",
         "Python 3.11, run here",
     ),
+    Text(
+        "system.crashed",
+        r"Fatal Python error: (?:Segmentation fault|Aborted|Illegal instruction)|\bSIGSEGV received\b"
+        r"|Signal: (?:Aborted|Segmentation fault) \(\d+\)|Segmentation fault \(core dumped\)"
+        r"|^(?:free\(\)|malloc\(\)|double free).*(?:corrupt|invalid)",
+        "a process crashed in native code",
+        "Fatal Python error: Segmentation fault",
+        "Python 3.11's faulthandler; mpirun: NVIDIA/nccl#1611",
+    ),
+    Text(
+        "system.oom_killer",
+        r"(?<!Memory cgroup )[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+)|oom-kill:constraint=CONSTRAINT_NONE",
+        "the kernel killed a process because the memory of the machine was used up",
+        "Out of memory: Killed process 4711 (python) total-vm:81234567kB, anon-rss:64123456kB",
+        "Linux 6.8, mm/oom_kill.c",
+    ),
+    Text(
+        "system.oom_limit",
+        r"Memory cgroup out of memory|oom-kill:constraint=CONSTRAINT_MEMCG|\bOOMKilled\b|Exceeded job memory limit"
+        r"|oom_kill event\(?s?\)? in StepId|Detected \d+ oom.kill event",
+        "a process was killed because its container, job or unit reached its memory limit",
+        "Memory cgroup out of memory: Killed process 4711 (python) total-vm:81234567kB",
+        "Linux 6.8, mm/oom_kill.c; Slurm and Kubernetes: their documentation",
+    ),
+    Text(
+        "system.actor_died",
+        r"A worker died or was killed while executing a task|The actor died unexpectedly before finishing this task"
+        r"|ray\.exceptions\.OutOfMemoryError",
+        "a worker process of Ray ended without a word, most often because of the OOM killer",
+        "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        "OpenRLHF/OpenRLHF#187",
+    ),
+    Text(
+        "system.xid",
+        r"NVRM: Xid \(PCI:[^)]*\): (?!(?:13|31|43|45|68|69|109)\b)(?P<number>\d+)",
+        "the driver reported a fault of the GPU in the kernel log",
+        "NVRM: Xid (PCI:0000:17:00): 119, pid=4711, name=python, Timeout after 6s of waiting for RPC response from GPU0",
+        "Xid Catalog, docs.nvidia.com/deploy/xid-errors",
+    ),
+    Text(
+        "system.xid.program",
+        r"NVRM: Xid \(PCI:[^)]*\): (?P<number>13|31|43|45|68|69|109)\b",
+        "the driver reported an error of a program on the GPU in the kernel log",
+        "NVRM: Xid (PCI:0000:17:00): 31, pid=4711, name=python, Ch 00000008, intr 00000000. MMU Fault",
+        "Xid Catalog, docs.nvidia.com/deploy/xid-errors",
+    ),
+    Text(
+        "system.unified_memory",
+        r"NV_ERR_NO_MEMORY",
+        "the driver could not allocate memory, as on machines whose CPU and GPU share it (GB10)",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
+        "NVIDIA/open-gpu-kernel-modules#1358, NVIDIA/dgx-spark-playbooks#97",
+    ),
+    Text(
+        "system.fabric_manager",
+        r"nvidia-fabricmanager\S*: (?:Main process exited|Failed)|Failed to start .*[Ff]abric ?[Mm]anager"
+        r"|fabric manager NVIDIA GPU driver interface version|NV_WARN_NOTHING_TO_DO",
+        "the fabric manager, which sets up the NVSwitches, did not start",
+        "fabric manager NVIDIA GPU driver interface version 550.54.15 don't match with driver version 550.90.07.",
+        "NVIDIA's guide of the fabric manager; read, not run",
+    ),
+    Text(
+        "shell.file_missing",
+        r"\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?:cd: )?(?P<path>[^\s:]+): No such file or directory"
+        r"|\bcan't cd to (?P<folder>\S+)",
+        "a folder or program does not exist at this path",
+        "bash: line 1: cd: /data/job: No such file or directory",
+        "bash 5.2, dash 0.5",
+    ),
+    Text(
+        "shell.command_missing",
+        r"\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?P<name>[\w./+-]+): (?:command )?not found"
+        r"|execve\(\): (?P<program>[\w./+-]+): No such file or directory",
+        "the shell of this node does not find the program: its PATH or environment differs",
+        "bash: line 1: torchrun: command not found",
+        "bash 5.2; Slurm: its documentation",
+    ),
 )
