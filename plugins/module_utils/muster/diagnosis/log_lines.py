@@ -118,7 +118,7 @@ def unwrapped(text: str, hosts: Collection[str]) -> Iterator[tuple[str, dict[str
     device, node_rank. hosts: names of known nodes, in lower case."""
     lines = (ESCAPE.sub("", text) if "\x1b" in text else text).splitlines()
     hosts = {*hosts, *hosts_before(lines)}
-    begun, places = "", {}  # of a line that the container runtime has split
+    begun, places = "", dict[str, str]()  # of a line that the container runtime has split
     for line in lines:
         for part in messages(line) if line.startswith("{") else ((line, {}),):
             rest, found = without_prefixes(*part, hosts)
