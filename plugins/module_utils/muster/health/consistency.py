@@ -5,13 +5,14 @@ If there is no majority, for example with two nodes, the finding shows the value
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.majority import vote
+from .gpu_peers import ALIKE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,16 +27,28 @@ PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 
+GPUS_DIFFER = Check(
+    "gpu.values.differ",
+    seen="stand-in",
+    reads=READ_BY_ALL,
+    fires="warn: infoROM, memory size, BAR1 size, power limit, highest clock, PCIe generation, ECC mode or number of "
+    "active NVLinks of the GPUs differ between nodes with the same GPU models",
+    fix="Find out what was changed or replaced. Show the values on both nodes with",
+    command="nvidia-smi -q",
+)
+
+
 @dataclass(frozen=True)
 class Trait:
     """A value that must be the same on all nodes. name: the key in nccl_health. what: the name in messages. why: the
-    effect of a difference."""
+    effect of a difference. of_model: whether it is compared only between nodes with the same GPU models."""
 
     name: str
     check: Check
     breaks: bool  # whether a difference breaks a launch
     what: str
     why: str
+    of_model: bool = False
 
     def differs(self, node: str, summary: str, value: str, usual: str = "") -> Finding:
         report = self.check.fail if self.breaks else self.check.warn
@@ -117,14 +130,29 @@ TRAITS = (
         "different releases contain different library versions",
         "Install the same operating system release on all nodes",
     ),
-    trait(
-        "vbios",
-        "versions.vbios.differ",
-        "stand-in",
-        "warn",
-        "VBIOS version of the GPUs",
-        "GPUs of the same model with different VBIOS versions can have different limits and bugs",
-        "Ask the vendor of the machines for a common VBIOS version for all GPUs",
+    replace(
+        trait(
+            "vbios",
+            "versions.vbios.differ",
+            "stand-in",
+            "warn",
+            "VBIOS version of the GPUs",
+            "GPUs of the same model with different VBIOS versions can have different limits and bugs",
+            "Ask the vendor of the machines for a common VBIOS version for all GPUs",
+        ),
+        of_model=True,
+    ),
+    *(
+        Trait(
+            one.trait,
+            GPUS_DIFFER,
+            False,
+            f"{one.what} of the GPUs",
+            "GPUs of the same model should be equal",
+            of_model=True,
+        )
+        for one in ALIKE
+        if one.trait
     ),
     trait(
         "hca_firmware",
@@ -227,20 +255,34 @@ TRAITS = (
         "Copy the same code to all nodes",
     ),
 )
-CHECKS = tuple(each.check for each in TRAITS)
+CHECKS = tuple(dict.fromkeys(each.check for each in TRAITS))
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
     """Yield a finding for each trait that differs between the checked nodes, and a `pass` for each value that several
     nodes share."""
     for each in TRAITS:
-        votes = vote({node: own.get(each.name) for node, own in traits.items()})
-        if not votes.agree:
-            yield from differences(each, votes)
-            continue
-        for value, nodes in votes.holders.items():
-            if len(nodes) > 1:
-                yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
+        models = {own.get("gpu_model") if each.of_model else None for own in traits.values()}
+        for model in sorted(models, key=str):
+            yield from _compared(
+                each,
+                vote(
+                    {
+                        node: own.get(each.name)
+                        for node, own in traits.items()
+                        if not each.of_model or own.get("gpu_model") == model
+                    }
+                ),
+            )
+
+
+def _compared(each: Trait, votes: Vote) -> Iterator[Finding]:
+    if not votes.agree:
+        yield from differences(each, votes)
+        return
+    for value, nodes in votes.holders.items():
+        if len(nodes) > 1:
+            yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
 
 
 def differences(one: Trait, votes: Vote) -> Iterator[Finding]:

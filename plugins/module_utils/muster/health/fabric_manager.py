@@ -40,12 +40,15 @@ LESS = {
     "access_timeout_recovery": ("true",),
     "gfm_state": ("disconnected",),
 }
+# Values without a fault, also of parts that newer drivers may add. All other values are unknown.
+USUAL = ("healthy", "full", "false", "none", "connected", "not supported")
 # Its value is the kind of wrong configuration (no partition, invalid location, too few NVLinks), or "none".
 CONFIGURATION = "incorrect_configuration"
 # Boards of rack-scale NVLink: the fabric manager runs on the switch trays (NVIDIA's multi-node NVLink guide).
 OF_A_RACK = ("NVIDIA GB200", "NVIDIA GB300")
 RESET = "sudo nvidia-smi --gpu-reset"
-RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET} && sudo systemctl start nvidia-fabricmanager"
+# The fabric manager must run again even if a GPU in use refuses the reset.
+RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET}; sudo systemctl start nvidia-fabricmanager"
 
 INACTIVE = Check(
     "fabric_manager.inactive",
@@ -75,7 +78,8 @@ HEALTH = Check(
     seen="recording",
     reads="the fabric health of each GPU (drivers since 560)",
     fires="fail: the fabric is unhealthy, a route is broken, no partition is assigned, or the configuration is wrong. "
-    "warn: the bandwidth is degraded, a route is being recovered, or the fabric manager is disconnected",
+    "warn: the bandwidth is degraded, a route is being recovered, or the fabric manager is disconnected. unknown: a "
+    "part of the health or its value is unknown",
     fix="Stop the fabric manager, reset all GPUs, and start the fabric manager again. On rack-scale systems, ask the "
     "administrator of the switches to check the partition",
 )
@@ -209,6 +213,7 @@ def health(node: GpuNode) -> Iterator[Said]:
     """Yield one finding with all faults. The part "summary" is shown only if no other part has a fault."""
     broken: dict[str, list[dict[str, Any]]] = defaultdict(list)
     less: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    new: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for gpu in node.gpus:
         parts = (gpu["fabric"] or {"health": {}})["health"]
         for part, value in parts.items():
@@ -217,6 +222,12 @@ def health(node: GpuNode) -> Iterator[Said]:
                 broken[what].append(gpu)
             elif value.lower() in LESS.get(part, ()):
                 less[what].append(gpu)
+            elif value.lower() not in USUAL and (part, value.lower()) != ("partition_assigned", "true"):
+                new[what].append(gpu)
+    if new:
+        shown = "; ".join(f"{what} on {node.named(gpus)}" for what, gpus in new.items())
+        fix = ("Show the details with", "nvidia-smi -q")
+        yield HEALTH.unknown(node.name, f"the NVLink fabric has unknown states: {shown}", *fix, observed=", ".join(new))
     faults = {**broken, **less}
     exact = {what: gpus for what, gpus in faults.items() if not what.startswith("summary ")} or faults
     if not faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from ..verdict.commands import shell
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ class GpuNode:
     def under_windows(self) -> bool:
         return bool(self.facts["container"] == "wsl")
 
+    def by(self, trait: Callable[[dict[str, Any]], Hashable]) -> dict[Any, list[dict[str, Any]]]:
+        """Group the GPUs by a trait, without those for which it is None, "" or False: one cause, one finding."""
+        groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+        for gpu in self.gpus:
+            if value := trait(gpu):
+                groups[value].append(gpu)
+        return groups
+
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return a name for these GPUs, such as "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1" or "all 8 GPUs"."""
         if len(gpus) == 1:
@@ -54,16 +63,32 @@ class GpuNode:
             return command
         return shell(f"{command} -i {{places}}", places=",".join(address(gpu["slot"]) for gpu in gpus))
 
+    def reset(self, gpus: Sequence[Mapping[str, Any]]) -> str:
+        """Return the command that resets these GPUs. Before Ampere, GPUs with NVLink can only be reset together with
+        the GPUs that they are linked to (nvidia-smi's manual, --gpu-reset)."""
+        return self.only("sudo nvidia-smi --gpu-reset", self.together(gpus))
+
+    def together(self, gpus: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        # Only GPUs before Ampere retire pages.
+        linked = [gpu for gpu in self.gpus if gpu["retired"] and any(link["gbs"] for link in gpu["nvlinks"])]
+        if not any(gpu in linked for gpu in gpus):
+            return gpus
+        return [gpu for gpu in self.facts["gpus"] if gpu in linked or gpu in gpus]
+
 
 def have(gpus: Sequence[Mapping[str, Any]]) -> str:
     return "has" if len(gpus) == 1 else "have"
 
 
-def duration(seconds: int | None) -> str:
+def its(gpus: Sequence[Mapping[str, Any]]) -> str:
+    return "its" if len(gpus) == 1 else "their"
+
+
+def duration(seconds: float | None) -> str:
     """Format a duration, such as "3 days", "5 h" or "40 s"."""
     if seconds is None:
         return "an unknown time"
     for size, unit in ((86400, "day"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return plural(seconds // size, unit) if unit == "day" else f"{seconds // size} {unit}"
-    return f"{seconds} s"
+            return plural(int(seconds // size), unit) if unit == "day" else f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"

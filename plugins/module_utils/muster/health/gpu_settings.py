@@ -1,9 +1,9 @@
-"""The settings of a node's GPUs: persistence, MIG, compute mode, clocks, power, models and VBIOS."""
+"""The settings of a node's GPUs: persistence, MIG, compute mode, clocks and power."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.commands import playbook
@@ -12,7 +12,7 @@ from ..verdict.words import few
 from .gpu_node import have
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..verdict.check import Said
     from .gpu_node import GpuNode
@@ -53,9 +53,10 @@ COMPUTE_MODE = Check(
 CLOCKS_LOWERED = Check(
     "gpu.clocks.lowered",
     seen="recording",
-    reads="application clocks and their defaults",
-    fires="warn: an application clock is lower than its default",
-    fix="Run sudo nvidia-smi -rac",
+    reads="application clocks and their defaults (before driver 590), and the clocks of a GPU under full load",
+    fires="warn: an application clock is lower than its default, or a clock is below half of its maximum at 90 % "
+    "utilization without a reason (typical of nvidia-smi -lgc). The clocks of an idle GPU show no lock",
+    fix="Run sudo nvidia-smi -rgc, and with drivers before 590 sudo nvidia-smi -rac",
 )
 POWER_LOWERED = Check(
     "gpu.power.lowered",
@@ -63,20 +64,6 @@ POWER_LOWERED = Check(
     reads="the current power limit and its default",
     fires="warn: the current limit is more than 1 % below its default",
     fix="Restore the default with sudo nvidia-smi -pl WATTS (nvidia-smi -q -d POWER shows the default)",
-)
-MODEL_MIXED = Check(
-    "gpu.model.mixed",
-    seen="recording",
-    reads="the models of the node's GPUs",
-    fires="warn: the models differ, so every step waits for the slowest GPU, and the smallest memory limits the job",
-    fix="Use GPUs of the same model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest GPU",
-)
-VBIOS_MIXED = Check(
-    "gpu.vbios.mixed",
-    seen="recording",
-    reads="the VBIOS versions of GPUs of the same model",
-    fires="warn: the versions differ, for example after a GPU was replaced",
-    fix="Install one VBIOS version with the vendor's tool",
 )
 INFOROM_CORRUPT = Check(
     "gpu.inforom.corrupt",
@@ -92,10 +79,10 @@ CHECKS = (
     COMPUTE_MODE,
     CLOCKS_LOWERED,
     POWER_LOWERED,
-    MODEL_MIXED,
-    VBIOS_MIXED,
     INFOROM_CORRUPT,
 )
+# Percent of time, and share of the maximum: estimates. Consumer GPUs compute with slightly lower memory clocks (P2).
+FULL_LOAD, LOCKED = 90, 0.5
 # The driver rounds limits to fixed steps.
 TOLERANCE = 0.99
 
@@ -133,7 +120,7 @@ def mig(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"the next reset will turn {'on' if pending[0]['mig_pending'] else 'off'} MIG of {node.named(pending)}",
             "While no process is using the GPUs, reset them with",
-            node.only("sudo nvidia-smi --gpu-reset", pending),
+            node.reset(pending),
         )
 
 
@@ -156,9 +143,7 @@ def compute_mode(node: GpuNode) -> Iterator[Said]:
 
 
 def clocks(node: GpuNode) -> Iterator[Said]:
-    slow = [gpu for gpu in node.gpus if _below(gpu["clocks"]["set"], gpu["clocks"]["set_default"])]
-    if slow:
-        now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
+    for (now, usual), slow in node.by(lambda gpu: _lower(gpu, "set", "set_default", TOLERANCE)).items():
         yield CLOCKS_LOWERED.warn(
             node.name,
             f"the application clock of {node.named(slow)} is {now} MHz, but the default is {usual} MHz",
@@ -167,6 +152,31 @@ def clocks(node: GpuNode) -> Iterator[Said]:
             observed=f"{now} MHz",
             expected=f"{usual} MHz",
         )
+    for (now, most, memory), slow in node.by(_locked).items():
+        yield CLOCKS_LOWERED.warn(
+            node.name,
+            f"under full load, {memory}{node.named(slow)} {'run' if len(slow) > 1 and not memory else 'runs'} at "
+            f"{now} of {most} MHz, and the driver gives no reason: the clocks are probably locked",
+            "Unlock the clocks with",
+            " && ".join(node.only(f"sudo nvidia-smi {option}", slow) for option in ("-rgc", "-rmc")),
+            observed=f"{now} MHz",
+            expected=f"{most} MHz",
+        )
+
+
+def _lower(gpu: Mapping[str, Any], name: str, most: str, share: float) -> tuple[int, int] | None:
+    now, usual = gpu["clocks"][name], gpu["clocks"][most]
+    return (now, usual) if now and usual and now < usual * share else None
+
+
+def _locked(gpu: Mapping[str, Any]) -> tuple[int, int, str] | None:
+    """Return (clock, maximum, "" or "the memory of ") of a busy GPU with a low clock for which there is no reason.
+    A lock (nvidia-smi -lgc, -lmc) is not printed."""
+    if (gpu["utilization"] or 0) < FULL_LOAD or set(gpu["throttle"] or []) - {"applications_clocks_setting"}:
+        return None
+    found = _lower(gpu, "sm", "sm_max", LOCKED)
+    memory = None if found else _lower(gpu, "memory", "memory_max", LOCKED)
+    return (*found, "") if found else (*memory, "the memory of ") if memory else None
 
 
 def power(node: GpuNode) -> Iterator[Said]:
@@ -187,35 +197,6 @@ def _below(now: float | None, usual: float | None) -> bool:
     return bool(now and usual and now < usual * TOLERANCE)
 
 
-def mixed(node: GpuNode) -> Iterator[Said]:
-    by_name: dict[str, list[dict[str, object]]] = defaultdict(list)
-    for gpu in node.gpus:
-        by_name[gpu["name"] or "an unknown model"].append(gpu)
-    if len(by_name) > 1:
-        kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
-        yield MODEL_MIXED.warn(
-            node.name,
-            f"the GPUs are of different models: {kinds}",
-            observed=few(sorted(by_name)),
-            expected="one model",
-        )
-    for name, gpus in by_name.items():
-        versions = defaultdict(list)
-        for gpu in gpus:
-            if gpu["vbios"]:
-                versions[str(gpu["vbios"])].append(gpu)
-        if len(versions) > 1:
-            usual = max(versions, key=lambda version: len(versions[version]))
-            odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
-            yield VBIOS_MIXED.warn(
-                node.name,
-                f"the VBIOS version of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, but the "
-                f"other {name} GPUs have {usual}",
-                observed=few(sorted(versions)),
-                expected="one version",
-            )
-
-
 def inforom(node: GpuNode) -> Iterator[Said]:
     said = [line for line in node.facts["smi"]["notes"].splitlines() if "infoROM is corrupted" in line]
     if said:
@@ -227,4 +208,4 @@ def inforom(node: GpuNode) -> Iterator[Said]:
         )
 
 
-RULES = (persistence, mig, compute_mode, clocks, power, mixed, inforom)
+RULES = (persistence, mig, compute_mode, clocks, power, inforom)

@@ -6,18 +6,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
-from ..gpu_info.processes import HELD_MIB, SCREEN_END, SCREEN_HOW, is_screen
-from ..gpu_info.values import address
+from ..gpu_info.processes import HELD_MIB, SCREEN_END, SCREEN_HOW, is_screen, keeps_ready
 from ..launch.unit import LAUNCH_UNITS
 from ..verdict import processes
 from ..verdict.check import Check
 from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from .gpu_node import duration, have
+from .gpu_node import duration, have, its
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.check import Said
     from ..verdict.finding import Finding
@@ -36,21 +35,27 @@ WHY = {
     "power_brake": "the power brake is active",
     "sw_thermal": "the temperature is too high",
 }
+# Reasons that are no fault: idle, limits that were set, and the limit of power, which GPUs reach under load.
+USUAL_REASONS = ("idle", "power_cap", "sync_boost", "applications_clocks_setting", "display_clocks_setting")
+# Degrees Celsius, if the driver prints no limit: JEDEC's standards of HBM end at 105. An A100 prints 95.
+HOTTEST_MEMORY = 105.0
+MOST_CORRECTED = 1000
 # Parts of a process type such as "M+C+G" that compute: CUDA and its Multi-Process Service. The others drive a display.
 COMPUTES = {"C", "M"}
 
 THROTTLED = Check(
     "gpu.throttled",
     seen="recording",
-    reads="the reasons for throttled clocks that nvidia-smi reports",
-    fires="warn: thermal slowdown, power brake or hardware slowdown is active (a software power limit is ignored)",
+    reads="the reasons for throttled clocks that nvidia-smi reports, and for how long each was active",
+    fires="warn: thermal slowdown, power brake or hardware slowdown is active, or was active for more than 1 % of the "
+    "uptime (at least a minute) or an hour (a software power limit is ignored). unknown: an unknown reason is active",
     fix="Check the cooling and the power supplies of the node",
 )
 HOT = Check(
     "gpu.hot",
     seen="recording",
     reads="the GPU temperature and its slowdown threshold, and the memory temperature and its limit",
-    fires="warn: a temperature has reached its limit",
+    fires=f"warn: a temperature has reached its limit ({HOTTEST_MEMORY:.0f} °C for memory whose limit is not reported)",
     fix="Check the cooling of the node",
 )
 PCIE_NARROW = Check(
@@ -83,59 +88,93 @@ MEMORY_HELD = Check(
     fires=f"warn: more than {HELD_MIB} MiB, held by an ended process or by a process in another container",
     fix="End the process that has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
 )
-CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PROCESS_FOREIGN, MEMORY_HELD)
+PCIE_ERRORS = Check(
+    "gpu.pcie.errors",
+    seen="recording",
+    reads="the PCIe error counters (AER) of the GPUs, and their replay counters",
+    fires=f"warn: a GPU has had fatal or nonfatal errors, or more than {MOST_CORRECTED} corrected errors or replays "
+    "and more than one per minute of uptime (DCGM warns at 8 in one minute; healthy H100 nodes have 100 to 200)",
+    fix="Reseat the GPU or its riser",
+)
+CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PCIE_ERRORS, PROCESS_FOREIGN, MEMORY_HELD)
 
 
 def throttled(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        reasons = [reason for reason in gpu["throttle"] or [] if reason in WHY]
-        if reasons:
-            why = next((WHY[reason] for reason in reasons if reason != "hw_slowdown"), WHY["hw_slowdown"])
-            yield THROTTLED.warn(
-                node.name,
-                f"the clocks of {node.named([gpu])} are throttled: {why}",
-                "Check the node's cooling and power supply. Then check the clocks under load with",
-                shell("nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
-                observed=", ".join(reasons),
-                expected="none",
-            )
+    most = max(60.0, min(3600.0, node.facts["uptime"] / 100))
+    for (how, why), gpus in node.by(lambda gpu: _throttled(gpu, most)).items():
+        lasted = duration(max(time or 0 for gpu in gpus for time in gpu["throttled"].values()))
+        past = f"were throttled for {lasted} since the driver was loaded"
+        yield (THROTTLED.unknown if how == "unknown" else THROTTLED.warn)(
+            node.name,
+            f"the clocks of {node.named(gpus)} {past if how == 'past' else 'are throttled'}"
+            + (f" for an unknown reason: {why}" if how == "unknown" else f": {why}"),
+            "Check the node's cooling and power supply. Then check the clocks under load with",
+            node.only("nvidia-smi -q -d PERFORMANCE,TEMPERATURE", gpus),
+            observed=lasted if how == "past" else ", ".join(sorted({name for gpu in gpus for name in gpu["throttle"]})),
+            expected="none",
+        )
+
+
+def _throttled(gpu: Mapping[str, Any], most: float) -> tuple[str, str] | None:
+    """Return (when, why) the clocks of a GPU are throttled. most: seconds of the past that are ignored."""
+    reasons = sorted(gpu["throttle"] or [], key=lambda reason: reason == "hw_slowdown")
+    past = [reason for reason, time in gpu["throttled"].items() if (time or 0) > most]
+    unknown = [reason.replace("_", " ") for reason in reasons if reason not in (*WHY, *USUAL_REASONS)]
+    now = [("now", WHY[reason]) for reason in reasons if reason in WHY]
+    return next(
+        iter([*now, *(("past", WHY[reason]) for reason in past), *(("unknown", name) for name in unknown)]), None
+    )
 
 
 def hot(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        seen = gpu["temperature"]
-        if seen["margin"] is not None and seen["margin"] <= 0:
-            what, limit, degrees = node.named([gpu]), "its slowdown temperature", seen["gpu"]
-        elif seen["memory"] is not None and seen["memory_max"] and seen["memory"] >= seen["memory_max"]:
-            what, limit, degrees = f"the memory of {node.named([gpu])}", "its temperature limit", seen["memory"]
-        else:
-            continue
+    for what, gpus in node.by(_hot).items():
+        degrees = max((gpu["temperature"][what] or 0 for gpu in gpus), default=0)
+        has = "has" if what == "memory" else have(gpus)
+        limit = "its temperature limit" if what == "memory" else f"{its(gpus)} slowdown temperature"
         yield HOT.warn(
             node.name,
-            f"{what} has reached {limit}" + ("" if degrees is None else f" ({degrees:.0f} °C)"),
+            f"{'the memory of ' if what == 'memory' else ''}{node.named(gpus)} {has} reached {limit}"
+            + (f" ({degrees:.0f} °C)" if degrees else ""),
             "Check the node's cooling. Show the temperatures with",
-            shell("nvidia-smi -q -d TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
-            observed=f"{seen['gpu']} °C, {seen['margin']} °C left",
+            node.only("nvidia-smi -q -d TEMPERATURE", gpus),
+            observed=f"{degrees:.0f} °C" if degrees else "",
         )
+
+
+def _hot(gpu: Mapping[str, Any]) -> str:
+    """Return the part of the GPU that is too hot, by its name in the facts."""
+    seen = gpu["temperature"]
+    if seen["margin"] is not None and seen["margin"] <= 0:
+        return "gpu"
+    return "memory" if (seen["memory"] or 0) >= (seen["memory_max"] or HOTTEST_MEMORY) else ""
 
 
 def pcie(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        yield from _narrow(node, gpu)
-        yield from _slow(node, gpu)
-
-
-def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
-    width, wanted = gpu["link"]["width"], _lanes(node, gpu)
-    if width and width < wanted:
+    for (width, wanted, known), gpus in node.by(lambda gpu: _narrow(node, gpu)).items():
+        slots = "its slot supports" if len(gpus) == 1 else "their slots support"
         yield PCIE_NARROW.warn(
             node.name,
-            f"{node.named([gpu])} is connected with {width} PCIe lanes, but {_why(node, gpu, wanted)}",
+            f"{node.named(gpus)} {'is' if len(gpus) == 1 else 'are'} connected with {width} PCIe lanes, but "
+            + (f"{slots} {wanted} lanes" if known else f"{wanted} lanes are usual"),
             "If the width stays low under load, power off the node and reseat the GPU or riser. Check the width with",
-            shell("sudo lspci -vv -s {slot} | grep Lnk", slot=gpu["slot"]),
+            _lspci(gpus),
             observed=f"x{width}",
             expected=f"x{wanted}",
         )
+    for (what, seen, wanted), gpus in node.by(lambda gpu: _slow(node, gpu)).items():
+        summary = f"the PCIe link of {node.named(gpus)} {what}"
+        yield PCIE_SLOW.warn(node.name, summary, observed=str(seen), expected=str(wanted))
+
+
+def _lspci(gpus: Sequence[Mapping[str, Any]]) -> str:
+    one = shell("sudo lspci -vv -s {slot} | grep Lnk", slot=gpus[0]["slot"])
+    return one if len(gpus) == 1 else "sudo lspci -vv -d 10de: | grep Lnk"
+
+
+def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> tuple[int, int, bool] | None:
+    """Return (lanes, wanted lanes, whether the slot is known) of a link that is too narrow."""
+    width, wanted = gpu["link"]["width"], _lanes(node, gpu)
+    return (width, wanted, bool(_slot(node, gpu)["slot_width"])) if width and width < wanted else None
 
 
 def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
@@ -150,32 +189,60 @@ def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
     return max(other["link"]["width"] or 0 for other in node.gpus if other["name"] == gpu["name"])
 
 
-def _why(node: GpuNode, gpu: Mapping[str, Any], wanted: int) -> str:
-    return f"its slot supports {wanted} lanes" if _slot(node, gpu)["slot_width"] else f"{wanted} lanes are usual"
-
-
 def _slot(node: GpuNode, gpu: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the maximum link of the bridge above a GPU; unknown in a virtual machine, where the bridge is emulated."""
     found = [device["link"] for device in node.facts["bus"] if device["slot"] == gpu["slot"]]
     return found[0] if found and not node.facts["virtual"] else {"slot_width": None, "slot_speed": None}
 
 
-def _slow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
+def _slow(node: GpuNode, gpu: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """Return (what is slow, generation, wanted generation) of a link that is too slow."""
     now, most, device = (gpu["link"][name] for name in ("generation", "generation_max", "generation_device"))
     slot = GENERATIONS.get(_slot(node, gpu)["slot_speed"] or 0)
     both = min(device or 0, slot or 0)
     if most and most < both:
-        what, seen, wanted = f"is limited to generation {most}, but both ends support {both}", most, both
-    elif _busy(gpu) and now and most and now < most:
-        what, seen, wanted = f"runs at generation {now} under load, but is set to generation {most}", now, most
-    else:
-        return
-    summary = f"the PCIe link of {node.named([gpu])} {what}"
-    yield PCIE_SLOW.warn(node.name, summary, observed=str(seen), expected=str(wanted))
+        return f"is limited to generation {most}, but both ends support {both}", most, both
+    if _busy(gpu) and now and most and now < most:
+        return f"runs at generation {now} under load, but is set to generation {most}", now, most
+    return None
 
 
 def _busy(gpu: Mapping[str, Any]) -> bool:
     return gpu["performance"] in ("P0", "P1") and (gpu["utilization"] or 0) > 0
+
+
+def pcie_errors(node: GpuNode) -> Iterator[Said]:
+    """Report uncorrectable errors of the link, and a high rate of corrected errors."""
+    aer = {device["slot"]: device["aer"] for device in node.facts["bus"]}
+    least = max(MOST_CORRECTED, node.facts["uptime"] / 60)
+
+    def uncorrected(gpu: Mapping[str, Any]) -> int:
+        return sum((aer.get(gpu["slot"]) or {}).get(kind) or 0 for kind in ("nonfatal", "fatal"))
+
+    def corrected(gpu: Mapping[str, Any]) -> int:
+        return max(gpu["link"]["replays"] or 0, (aer.get(gpu["slot"]) or {}).get("correctable") or 0)
+
+    for gpus in node.by(lambda gpu: uncorrected(gpu) > 0).values():
+        counts = {kind: sum(aer[gpu["slot"]][kind] or 0 for gpu in gpus) for kind in ("nonfatal", "fatal")}
+        shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        yield PCIE_ERRORS.warn(
+            node.name,
+            f"{node.named(gpus)} {have(gpus)} had uncorrectable PCIe errors since boot: {shown}",
+            "Reseat the GPU, and check its slot, riser and power. Show the errors with",
+            shell("sudo lspci -vv -s {slot} && sudo dmesg | grep -i aer", slot=gpus[0]["slot"]),
+            observed=shown,
+            expected="none",
+        )
+    for gpus in node.by(lambda gpu: corrected(gpu) > least).values():
+        count = max(map(corrected, gpus))
+        yield PCIE_ERRORS.warn(
+            node.name,
+            f"the PCIe link of {node.named(gpus)} has corrected {count} errors since the driver was loaded",
+            "Reseat the GPU or its riser. Check the link with",
+            _lspci(gpus),
+            observed=str(count),
+            expected=f"at most {least:.0f}",
+        )
 
 
 def foreign(node: GpuNode) -> Iterator[Said]:
@@ -206,6 +273,8 @@ def foreign(node: GpuNode) -> Iterator[Said]:
 def _end(process: Mapping[str, Any], pid: int) -> tuple[str, str]:
     if is_screen(process["name"]):
         return SCREEN_HOW, SCREEN_END
+    if keeps_ready({**process, "name": process["name"].rpartition("/")[2]}):
+        return "This daemon monitors or tests the GPUs. Wait until its test ends. Show it with", processes.look([pid])
     if processes.may_be_stopped(process["unit"]):
         return "Ask the owner, or stop the unit with", shell("sudo systemctl stop {unit}", unit=process["unit"])
     return f"Ask the owner, or end the process. {processes.advice([pid], 'sudo kill')}", processes.look([pid])
@@ -260,4 +329,4 @@ def _who(each: Mapping[str, Any]) -> str:
     return f"{each['name']} (PID {each['pid']} of {each['owner'] or 'an unknown user'}, {duration(each['age'])} old)"
 
 
-RULES = (throttled, hot, pcie, foreign, held)
+RULES = (throttled, hot, pcie, pcie_errors, foreign, held)

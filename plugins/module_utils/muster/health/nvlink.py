@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
-from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
+from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +30,8 @@ INACTIVE = Check(
     "nvlink.inactive",
     seen="recording",
     reads="the state of every NVLink",
-    fires="fail: a GPU has fewer active links than its model or, for an unknown model, than other GPUs of the node. A "
-    "model with NVLink bridges may have none",
+    fires="fail: a GPU has fewer active links than its model or, for an unknown model, than other GPUs of the model on "
+    "the node. warn: so does a GPU with an NVLink bridge. A model with NVLink bridges may have none",
     fix="Check the fabric manager, then reset the GPUs. If a link stays down, have the GPU or its board replaced",
 )
 SLOW = Check(
@@ -76,7 +75,9 @@ def absent(node: GpuNode) -> Iterator[Said]:
         said = next((gpu["nvlinks_why"] for gpu in linked if gpu["nvlinks_why"]), "")
         said = f"the driver does not report NVLink: {said}" if said else "the driver reports no NVLink on these GPUs"
         yield from skip_all(others, said)
-    elif not any(link["errors"] or link["unknown"] for gpu in linked for link in gpu["nvlinks"]):
+    elif "nvlink_errors" not in node.facts["skipped"] and not any(
+        link["errors"] or link["unknown"] for gpu in linked for link in gpu["nvlinks"]
+    ):
         yield ERRORS.skip("nvidia-smi has no error counters for these NVLinks")
 
 
@@ -88,26 +89,32 @@ def inactive(node: GpuNode) -> Iterator[Said]:
     # A single GPU, such as a cloud instance has, has no peer.
     if "nvlink_status" in node.facts["skipped"] or (len(node.gpus) == 1 and not _active(node.gpus[0])):
         return
-    gpus = _linkable(node)
-    if not any(gpu["nvlinks"] for gpu in gpus):
+    if not any(gpu["nvlinks"] for gpu in _linkable(node)):
         # If the driver reports no links on a board that has them, that is a fault.
         yield from _silent(node)
         return
-    for gpu in gpus:
-        active, wanted = _active(gpu), _wanted(node, gpu)
-        if len(active) >= wanted or gpu["nvlinks_why"]:
-            continue
-        down = [link["link"] for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable")]
-        which = f": {few([str(number) for number in down])} {'is' if len(down) == 1 else 'are'} down" if down else ""
-        yield INACTIVE.fail(
+    for (active, wanted, down, bridged), gpus in node.by(lambda gpu: _lacks(node, gpu)).items():
+        which = f": {few(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
+        yield (INACTIVE.warn if bridged else INACTIVE.fail)(
             node.name,
-            f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
-            "Check the fabric manager and the kernel log, then reset the GPUs. Check the links again with",
-            shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
-            observed=f"{len(active)} active",
+            f"{node.named(gpus)} {have(gpus)} {active} of {plural(wanted, 'NVLink')} up{which}",
+            "Check the bridge, and check the links again with"
+            if bridged
+            else "Check the fabric manager and the kernel log, then reset the GPUs. Check the links again with",
+            node.only("nvidia-smi nvlink -s", gpus),
+            observed=f"{active} active",
             expected=f"{wanted} active",
             evidence=evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down])),
         )
+
+
+def _lacks(node: GpuNode, gpu: dict[str, Any]) -> tuple[int, int, tuple[str, ...], bool] | None:
+    """Return (active links, wanted links, links that are down, whether they belong to a bridge), or None."""
+    active, wanted = len(_active(gpu)), _wanted(node, gpu)
+    if gpu["mig"] or gpu["nvlinks_why"] or active >= wanted:
+        return None
+    down = tuple(str(link["link"]) for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable"))
+    return active, wanted, down, _bridged(gpu)
 
 
 def _silent(node: GpuNode) -> Iterator[Said]:
@@ -130,59 +137,91 @@ def model_links(gpus: Sequence[dict[str, Any]]) -> int:
 
 
 def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
-    """Return how many NVLinks of a GPU should be up: the number for its model or, if the model is unknown, the largest
-    number on any GPU of the node."""
+    """Return how many NVLinks of a GPU should be up: the number for its model or, if that is unknown, the largest
+    number on a GPU of the same model. A bridged model may have none."""
     model = model_of(gpu["name"])
-    return model.links if model and model.links is not None else max(len(_active(other)) for other in node.gpus)
+    if model and model.links is not None:
+        return model.links
+    most = max(len(_active(other)) for other in node.gpus if other["name"] == gpu["name"])
+    return most if _active(gpu) or not _bridged(gpu) else 0
+
+
+def _bridged(gpu: dict[str, Any]) -> bool:
+    """Return whether the NVLinks of a GPU need a bridge between cards, and are not wired on a board."""
+    model = model_of(gpu["name"])
+    return not (model and model.links) and "SXM" not in (gpu["name"] or "") and gpu["fabric"] is None
 
 
 def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
     return [link for link in gpu["nvlinks"] if link["state"] in ("active", "sleeping")]
 
 
+def _rates(gpu: dict[str, Any]) -> list[float]:
+    return [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
+
+
+def _rate(node: GpuNode, gpu: dict[str, Any]) -> float:
+    """Return the rate of the model or, if that is unknown, the highest rate on a GPU of the same model."""
+    model = model_of(gpu["name"])
+    if model:
+        return model.rate
+    return max((rate for other in node.gpus if other["name"] == gpu["name"] for rate in _rates(other)), default=0.0)
+
+
 def slow(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        rates = [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
-        if not rates:
-            continue
-        model = model_of(gpu["name"])
-        wanted = model.rate if model else max(rates)
-        low = [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted * TOLERANCE]
-        if low:
-            numbers = few([str(link["link"]) for link in low])
-            yield SLOW.warn(
-                node.name,
-                f"NVLink {numbers} of {node.named([gpu])} runs at {min(link['gbs'] for link in low):g} GB/s "
-                f"instead of {wanted:g} GB/s",
-                "Reset the GPU, and check the rate again with",
-                shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
-                observed=f"{min(link['gbs'] for link in low):g} GB/s",
-                expected=f"{wanted:g} GB/s",
-            )
+    def below(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+        wanted = _rate(node, gpu) * TOLERANCE
+        return [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted]
+
+    for wanted, gpus in node.by(lambda gpu: _rate(node, gpu) if below(gpu) else None).items():
+        low = [link for gpu in gpus for link in below(gpu)]
+        numbers = few([str(number) for number in sorted({link["link"] for link in low})])
+        lowest = min(link["gbs"] for link in low)
+        yield SLOW.warn(
+            node.name,
+            f"NVLink {numbers} of {node.named(gpus)} runs at {lowest:g} GB/s instead of {wanted:g} GB/s",
+            "Reset the GPU, and check the rate again with",
+            node.only("nvidia-smi nvlink -s", gpus),
+            observed=f"{lowest:g} GB/s",
+            expected=f"{wanted:g} GB/s",
+        )
 
 
 def errors(node: GpuNode) -> Iterator[Said]:
-    for gpu in _linkable(node):
-        bad = {
-            link["link"]: {name: count for name, count in link["errors"].items() if count} for link in gpu["nvlinks"]
-        }
-        bad = {link: counts for link, counts in bad.items() if counts}
+    least = ERRORS_A_DAY * node.facts["uptime"] / DAY
+
+    def outcome(gpu: dict[str, Any]) -> str:
+        counted = [name for counts in _errors([gpu]).values() for name in counts]
+        count = sum(sum(counts.values()) for counts in _errors([gpu]).values())
+        return "broken" if UNRECOVERED in counted else "counted" if count and count >= least else ""
+
+    for how, gpus in node.by(outcome).items():
+        bad, broken = _errors(gpus), how == "broken"
         count = sum(sum(counts.values()) for counts in bad.values())
-        broken = any(UNRECOVERED in counts for counts in bad.values())
-        if not broken and not (count and count >= ERRORS_A_DAY * node.facts["uptime"] / DAY):
-            continue
-        shown = few([f"link {link}: {_counts(counts)}" for link, counts in bad.items()], "; ")
+        names = [f"link {link}" if len(gpus) == 1 else f"GPU {gpu} link {link}" for gpu, link in bad]
+        shown = few([f"{name}: {_counts(counts)}" for name, counts in zip(names, bad.values(), strict=True)], "; ")
         yield (ERRORS.fail if broken else ERRORS.warn)(
             node.name,
-            f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver "
-            "was loaded" + (", and a link that could not be recovered" if broken else ""),
+            f"{node.named(gpus)} {have(gpus)} had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the "
+            "driver was loaded" + (", and a link that could not be recovered" if broken else ""),
             "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if broken else GROWS,
-            shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
+            node.only("nvidia-smi nvlink -e", gpus),
             observed=shown,
             expected="0",
             evidence=evidence("nvidia-smi nvlink -e", shown),
         )
     yield from _unknown(node)
+
+
+def _errors(gpus: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, int]]:
+    """Return the error counts that are not 0, by GPU and link."""
+    counts = {
+        (gpu["index"], link["link"]): {name: count for name, count in link["errors"].items() if count}
+        for gpu in gpus
+        if not gpu["mig"]
+        for link in gpu["nvlinks"]
+    }
+    return {place: counted for place, counted in counts.items() if counted}
 
 
 def _unknown(node: GpuNode) -> Iterator[Said]:
@@ -209,17 +248,18 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def pairs(node: GpuNode) -> Iterator[Said]:
-    """Report pairs of GPUs without the NVLink connection that most pairs on the node have. Nodes on which most pairs
-    have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
+    """Report pairs of GPUs of one model without the NVLink connection that most of these pairs have. Nodes on which
+    most pairs have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
     topology = node.facts["topology"]
     if topology is None or "nvlink_status" in node.facts["skipped"] or any(gpu["mig"] for gpu in node.gpus):
         return
-    names = sorted(name for name in topology["between"] if name.startswith("GPU"))
+    models = {f"GPU{gpu['index']}": gpu["name"] for gpu in node.gpus}
+    names = sorted(name for name in topology["between"] if name in models)
     ways = {
         (one, other): topology["between"][one].get(other, "")
         for one in names
         for other in names
-        if one < other and topology["between"][one].get(other)
+        if one < other and models[one] == models[other] and topology["between"][one].get(other)
     }
     linked = [way for way in ways.values() if way.startswith("NV")]
     if len(linked) * 2 <= len(ways):
