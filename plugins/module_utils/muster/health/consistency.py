@@ -5,7 +5,7 @@ If there is no majority, for example with two nodes, the finding shows the value
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
@@ -26,7 +26,7 @@ READ_BY_ALL = "the values that the nodes report"
 PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
-
+EQUAL = "GPUs of the same model should be equal"
 GPUS_DIFFER = Check(
     "gpu.values.differ",
     seen="stand-in",
@@ -41,14 +41,13 @@ GPUS_DIFFER = Check(
 @dataclass(frozen=True)
 class Trait:
     """A value that must be the same on all nodes. name: the key in nccl_health. what: the name in messages. why: the
-    effect of a difference. of_model: whether it is compared only between nodes with the same GPU models."""
+    effect of a difference."""
 
     name: str
     check: Check
     breaks: bool  # whether a difference breaks a launch
     what: str
     why: str
-    of_model: bool = False
 
     def differs(self, node: str, summary: str, value: str, usual: str = "") -> Finding:
         report = self.check.fail if self.breaks else self.check.warn
@@ -130,30 +129,16 @@ TRAITS = (
         "different releases contain different library versions",
         "Install the same operating system release on all nodes",
     ),
-    replace(
-        trait(
-            "vbios",
-            "versions.vbios.differ",
-            "stand-in",
-            "warn",
-            "VBIOS version of the GPUs",
-            "GPUs of the same model with different VBIOS versions can have different limits and bugs",
-            "Ask the vendor of the machines for a common VBIOS version for all GPUs",
-        ),
-        of_model=True,
+    trait(
+        "vbios",
+        "versions.vbios.differ",
+        "stand-in",
+        "warn",
+        "VBIOS version of the GPUs",
+        "GPUs of the same model with different VBIOS versions can have different limits and bugs",
+        "Ask the vendor of the machines for a common VBIOS version for all GPUs",
     ),
-    *(
-        Trait(
-            one.trait,
-            GPUS_DIFFER,
-            False,
-            f"{one.what} of the GPUs",
-            "GPUs of the same model should be equal",
-            of_model=True,
-        )
-        for one in ALIKE
-        if one.trait
-    ),
+    *(Trait(one.trait, GPUS_DIFFER, False, f"{one.what} of the GPUs", EQUAL) for one in ALIKE if one.trait),
     trait(
         "hca_firmware",
         "versions.hca_firmware.differ",
@@ -256,33 +241,23 @@ TRAITS = (
     ),
 )
 CHECKS = tuple(dict.fromkeys(each.check for each in TRAITS))
+# Only compared between nodes with the same GPU models.
+OF_MODEL = {"vbios", *(one.trait for one in ALIKE if one.trait)}
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
     """Yield a finding for each trait that differs between the checked nodes, and a `pass` for each value that several
     nodes share."""
     for each in TRAITS:
-        models = {own.get("gpu_model") if each.of_model else None for own in traits.values()}
-        for model in sorted(models, key=str):
-            yield from _compared(
-                each,
-                vote(
-                    {
-                        node: own.get(each.name)
-                        for node, own in traits.items()
-                        if not each.of_model or own.get("gpu_model") == model
-                    }
-                ),
-            )
-
-
-def _compared(each: Trait, votes: Vote) -> Iterator[Finding]:
-    if not votes.agree:
-        yield from differences(each, votes)
-        return
-    for value, nodes in votes.holders.items():
-        if len(nodes) > 1:
-            yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
+        models = {node: own.get("gpu_model") if each.name in OF_MODEL else "" for node, own in traits.items()}
+        for model in dict.fromkeys(models.values()):
+            votes = vote({node: own.get(each.name) for node, own in traits.items() if models[node] == model})
+            if not votes.agree:
+                yield from differences(each, votes)
+                continue
+            for value, nodes in votes.holders.items():
+                if len(nodes) > 1:
+                    yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
 
 
 def differences(one: Trait, votes: Vote) -> Iterator[Finding]:

@@ -130,25 +130,23 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
     facts["gpu"]: the result of gpu_info.facts.facts. request: at least the keys node, gpus and nproc.
     """
-    logged = facts.get("kernel_log", {}).get("lines", ())
-    facts = facts["gpu"]
+    facts, log = facts["gpu"], facts.get("kernel_log", {})
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0, so {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         yield from skip_all(CHECKS, why)
         return
-    refused = _refused(facts, logged)
+    refused = _refused(facts, log.get("lines", ()))
     if refused:
-        slots = f"GPU at {few([*refused])}" if len(refused) == 1 else f"GPUs at {few([*refused])}"
-        of_open = any(why.startswith("requires") for why in refused.values())
-        yield UNSUPPORTED.fail(
-            node.name,
-            f"the loaded driver does not support the {slots}"
-            + (": the proprietary kernel modules are loaded, but open ones are required" if of_open else ""),
-            evidence=evidence("kernel log", few([*refused.values()])),
-        )
+        which = f"GPU{'' if len(refused) == 1 else 's'} at {few([*refused])}"
+        summary = f"the loaded driver does not support the {which}"
+        if any("requires use of" in said for said in refused.values()):
+            summary += ": the proprietary kernel modules are loaded, but open ones are required"
+        yield UNSUPPORTED.fail(node.name, summary, evidence=evidence("kernel log", few([*refused.values()])))
         node = GpuNode({**facts, "missing": [slot for slot in facts["missing"] if slot not in refused]}, request)
+    elif facts["missing"] and log.get("why"):
+        yield UNSUPPORTED.skip(log["why"])
     rules = [driver, lost, *([] if refused else [presence]), mismatch_on_disk, speed]
     if node.gpus:
         rules += [rule for part in PARTS for rule in part.RULES]
@@ -180,14 +178,14 @@ def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[st
 
 
 def _refused(facts: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return why the loaded driver refuses GPUs that it does not list, by slot, from its messages since it started."""
+    """Return the messages in which the loaded driver refuses GPUs that it does not list, by slot."""
     found: dict[str, str] = {}
     for line in lines:
         if line["kind"] == "loaded":
             found = {}
         elif line["kind"] == "unsupported":
-            slot, why = line["which"]
-            found |= {missing: why for missing in facts["missing"] or [] if slot in (missing, None)}
+            named = line["which"][0]
+            found |= {slot: line["text"] for slot in facts["missing"] or [] if named in (slot, None)}
     return found
 
 

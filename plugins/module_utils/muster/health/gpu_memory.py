@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..gpu_info.models import model_of
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .gpu_node import have, its
+from .gpu_node import its
 from .xids import DRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 # Azure/azurehpc-health-checks, check_gpu_ecc: above these counts the GPU is returned to the vendor.
 MOST_SRAM_CORRECTED = 10_000
@@ -28,6 +28,8 @@ MOST_RETIRED = 60
 SERVERS = ("NVIDIA", "Tesla")
 WITHOUT_ECC = ("Tesla M60", "Tesla M6")
 OFFLINED = "the driver does not use the page of this row"
+COUNTS = "{} in SRAM, {} in DRAM"
+IDLE = "While no process is using the GPU, reset it with"
 REPLACE = "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)"
 # nvidia-smi's manual, "GPU Recovery Action".
 RESET = "sudo nvidia-smi --gpu-reset"
@@ -144,19 +146,16 @@ def hidden(node: GpuNode) -> Iterator[Said]:
 def recovery(node: GpuNode) -> Iterator[Said]:
     for action, gpus in node.by(_requested).items():
         command, text = RECOVERY.get(action, ("nvidia-smi -q", "Show the details with"))
-        known = RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail
-        yield (known if action in RECOVERY else RESET_NEEDED.unknown)(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} had a fault, and the driver requests: {action}",
-            text,
-            node.reset(gpus) if command == RESET else node.only(command, gpus) if "nvidia-smi" in command else command,
-            observed=action,
-            expected="none",
-            evidence=evidence("nvidia-smi -q -x", f"gpu_recovery_action {action}"),
-        )
+        if "nvidia-smi" in command:
+            command = node.reset(gpus) if command == RESET else node.only(command, gpus)
+        report = RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail
+        said = evidence("nvidia-smi -q -x", f"gpu_recovery_action {action}")
+        summary = f"{node.have(gpus)} had a fault, and the driver requests: {action}"
+        report = report if action in RECOVERY else RESET_NEEDED.unknown
+        yield report(node.name, summary, text, command, observed=action, expected="none", evidence=said)
 
 
-def _requested(gpu: dict[str, Any]) -> str:
+def _requested(gpu: Gpu) -> str:
     """Return the requested action. A pending row replacement has its own finding, with the same command."""
     replaced = gpu["recovery"] == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]
     return "" if replaced else gpu["recovery"] or ""
@@ -164,171 +163,115 @@ def _requested(gpu: dict[str, Any]) -> str:
 
 def ecc(node: GpuNode) -> Iterator[Said]:
     for gpus in node.by(lambda gpu: any(_sums([gpu], "uncorrectable", "volatile"))).values():
-        count = sum(_sums(gpus, "uncorrectable", "volatile"))
-        yield ECC_UNCORRECTED.fail(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} had {count} uncorrectable memory errors since the driver was loaded",
-            "If errors recur after a reset, have the GPU replaced. Reset the GPU with",
-            node.reset(gpus),
-            observed=_counts(gpus, "uncorrectable", "volatile"),
-            expected="0",
-        )
+        counts = _sums(gpus, "uncorrectable", "volatile")
+        summary = f"{node.have(gpus)} had {sum(counts)} uncorrectable memory errors since the driver was loaded"
+        fix = "If errors recur after a reset, have the GPU replaced. Reset the GPU with", node.reset(gpus)
+        yield ECC_UNCORRECTED.fail(node.name, summary, *fix, observed=COUNTS.format(*counts), expected="0")
     for gpus in node.by(_many).values():
-        sram, dram = (sum(_most(gpu, f"{kind}_correctable") for gpu in gpus) for kind in ("sram", "dram"))
-        yield ECC_CORRECTED.warn(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} had {sram} corrected errors in SRAM and {dram} in DRAM over "
-            f"{its(gpus)} lifetime",
-            "Have the GPU inspected at the next maintenance, and test it with",
-            "sudo dcgmi diag -r 3",
-            observed=_counts(gpus, "correctable"),
-            expected=f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED} on each",
-        )
+        counts = _sums(gpus, "correctable", "volatile", "aggregate")
+        summary = "{} had {} corrected errors in SRAM and {} in DRAM over {} lifetime"
+        summary = summary.format(node.have(gpus), *counts, its(gpus))
+        fix = "Have the GPU inspected at the next maintenance, and test it with", "sudo dcgmi diag -r 3"
+        most = f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED} on each"
+        yield ECC_CORRECTED.warn(node.name, summary, *fix, observed=COUNTS.format(*counts), expected=most)
     for gpus in node.by(lambda gpu: gpu["ecc"]["sram_threshold"]).values():
-        yield ECC_SRAM_THRESHOLD.fail(
-            node.name,
-            f"{node.named(gpus)} {'reports' if len(gpus) == 1 else 'report'} too many uncorrectable errors in SRAM",
-            REPLACE,
-            observed=_counts(gpus, "uncorrectable"),
-        )
+        summary = f"{node.have(gpus)} reported too many uncorrectable errors in SRAM"
+        seen = COUNTS.format(*_sums(gpus, "uncorrectable", "aggregate"))
+        yield ECC_SRAM_THRESHOLD.fail(node.name, summary, REPLACE, observed=seen)
 
 
-def _most(gpu: dict[str, Any], name: str) -> int:
-    """Return a lifetime count. It includes the count since the driver was loaded, but can be missing."""
-    return max(gpu["ecc"][when][name] or 0 for when in ("volatile", "aggregate"))
+def _many(gpu: Gpu) -> bool:
+    sram, dram = _sums([gpu], "correctable", "volatile", "aggregate")
+    return sram > MOST_SRAM_CORRECTED or dram > MOST_DRAM_CORRECTED
 
 
-def _many(gpu: dict[str, Any]) -> bool:
-    return _most(gpu, "sram_correctable") > MOST_SRAM_CORRECTED or _most(gpu, "dram_correctable") > MOST_DRAM_CORRECTED
-
-
-def _sums(gpus: Sequence[dict[str, Any]], kind: str, when: str = "aggregate") -> tuple[int, int]:
-    """Return the errors in SRAM and in DRAM."""
-    sram, dram = (sum(gpu["ecc"][when][f"{memory}_{kind}"] or 0 for gpu in gpus) for memory in ("sram", "dram"))
+def _sums(gpus: Sequence[Gpu], kind: str, *times: str) -> tuple[int, int]:
+    """Return the errors in SRAM and in DRAM: of several times the larger count, because one can be missing."""
+    sram, dram = (
+        sum(max(gpu["ecc"][when][f"{memory}_{kind}"] or 0 for when in times) for gpu in gpus)
+        for memory in ("sram", "dram")
+    )
     return sram, dram
 
 
-def _counts(gpus: Sequence[dict[str, Any]], kind: str, when: str = "aggregate") -> str:
-    return "{} in SRAM, {} in DRAM".format(*_sums(gpus, kind, when))
-
-
 def ecc_mode(node: GpuNode) -> Iterator[Said]:
-    with_ecc = {
-        gpu["name"] for gpu in node.gpus if gpu["ecc"]["on"] or gpu["brand"] in SERVERS or model_of(gpu["name"])
-    }
-    with_ecc -= set(WITHOUT_ECC)
-    for off in node.by(lambda gpu: gpu["ecc"]["on"] is False and gpu["name"] in with_ecc).values():
-        yield ECC_OFF.warn(
-            node.name,
-            f"{node.named(off)} {have(off)} ECC disabled, so memory errors are not detected",
-            "A GPU reset is required after you enable ECC with",
-            node.only("sudo nvidia-smi -e 1", off),
-            observed="off",
-            expected="on",
-        )
+    servers = {gpu["name"] for gpu in node.gpus if gpu["brand"] in SERVERS or model_of(gpu["name"])} - set(WITHOUT_ECC)
+    usual = servers | {gpu["name"] for gpu in node.gpus if gpu["ecc"]["on"]}
+    for off in node.by(lambda gpu: gpu["ecc"]["on"] is False and gpu["name"] in usual).values():
+        summary = f"{node.have(off)} ECC disabled, so memory errors are not detected"
+        fix = "A GPU reset is required after you enable ECC with", node.only("sudo nvidia-smi -e 1", off)
+        yield ECC_OFF.warn(node.name, summary, *fix, observed="off", expected="on")
     for to, pending in node.by(_pending_ecc).items():
-        yield ECC_PENDING.warn(
-            node.name,
-            f"the next reset will turn {to} ECC of {node.named(pending)}",
-            "While no process is using the GPUs, reset them with",
-            node.reset(pending),
-            observed="off" if to == "on" else "on",
-            expected=to,
-        )
+        summary = f"the next reset will turn {to} ECC of {node.named(pending)}"
+        now = "off" if to == "on" else "on"
+        yield ECC_PENDING.warn(node.name, summary, IDLE, node.reset(pending), observed=now, expected=to)
 
 
-def _pending_ecc(gpu: dict[str, Any]) -> str:
+def _pending_ecc(gpu: Gpu) -> str:
     pending = gpu["ecc"]["pending"]
     return "" if pending in (None, gpu["ecc"]["on"]) else "on" if pending else "off"
 
 
 def remapping(node: GpuNode) -> Iterator[Said]:
     for gpus in node.by(lambda gpu: gpu["remap"] and gpu["remap"]["failed"]).values():
-        yield REMAP_FAILED.fail(
-            node.name, f"{node.named(gpus)} could not replace a faulty memory row", REPLACE, observed=_rows(gpus)
-        )
+        summary = f"{node.named(gpus)} could not replace a faulty memory row"
+        yield REMAP_FAILED.fail(node.name, summary, REPLACE, observed=_rows(gpus))
     for until, gpus in node.by(_until_replaced).items():
-        yield (REMAP_PENDING.warn if until == OFFLINED else REMAP_PENDING.fail)(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} a faulty memory row, which the next reset replaces; until then, {until}",
-            "While no process is using the GPU, reset it with",
-            node.reset(gpus),
-            observed=_rows(gpus),
-            expected="nothing pending",
-            evidence=evidence("nvidia-smi -q -x", "remapped_row_pending Yes"),
-        )
+        report = REMAP_PENDING.warn if until == OFFLINED else REMAP_PENDING.fail
+        summary = f"{node.have(gpus)} a faulty memory row, which the next reset replaces; until then, {until}"
+        seen = {"observed": _rows(gpus), "expected": "nothing pending"}
+        yield report(node.name, summary, IDLE, node.reset(gpus), **seen)
     for gpus in node.by(_used_up).values():
         banks = sum(gpu["remap"]["banks_without"] or 0 for gpu in gpus)
-        yield REMAP_MANY.warn(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} no spare rows left in {banks or 'some'} memory banks",
-            "Have the GPU replaced before its next error",
-            observed=_rows(gpus),
-            expected=f"fewer than {MOST_REMAPPED}",
-        )
+        summary = f"{node.have(gpus)} no spare rows left in {banks or 'some'} memory banks"
+        yield REMAP_MANY.warn(node.name, summary, observed=_rows(gpus), expected=f"fewer than {MOST_REMAPPED}")
 
 
-def _until_replaced(gpu: dict[str, Any]) -> str:
+def _until_replaced(gpu: Gpu) -> str:
     if not (gpu["remap"] and gpu["remap"]["pending"]):
         return ""
     model = model_of(gpu["name"])
     return OFFLINED if model and model.offlines else "the driver uses the row"
 
 
-def _used_up(gpu: dict[str, Any]) -> bool:
+def _used_up(gpu: Gpu) -> bool:
     remap = gpu["remap"] or {"uncorrectable": 0, "banks_without": 0}
     return bool((remap["uncorrectable"] or 0) >= MOST_REMAPPED or remap["banks_without"])
 
 
-def _rows(gpus: Sequence[dict[str, Any]]) -> str:
-    correctable, uncorrectable = (
-        sum(gpu["remap"][kind] or 0 for gpu in gpus) for kind in ("correctable", "uncorrectable")
-    )
-    return f"replaced rows: {correctable} (correctable errors), {uncorrectable} (uncorrectable)"
+def _rows(gpus: Sequence[Gpu]) -> str:
+    counts = (sum(gpu["remap"][kind] or 0 for gpu in gpus) for kind in ("correctable", "uncorrectable"))
+    return "replaced rows: {} (correctable errors), {} (uncorrectable)".format(*counts)
 
 
 def retirement(node: GpuNode) -> Iterator[Said]:
     for gpus in node.by(lambda gpu: gpu["retired"] and gpu["retired"]["pending"]).values():
-        yield RETIRED_PENDING.fail(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} a faulty memory page, which remains in use until the next reset",
-            "Reset the GPU with",
-            node.reset(gpus),
-            observed=f"{sum(map(_pages, gpus))} retired",
-        )
+        summary = f"{node.have(gpus)} a faulty memory page, which remains in use until the next reset"
+        seen = f"{sum(map(_pages, gpus))} retired"
+        yield RETIRED_PENDING.fail(node.name, summary, "Reset the GPU with", node.reset(gpus), observed=seen)
     for gpus in node.by(lambda gpu: _pages(gpu) >= MOST_RETIRED).values():
-        yield RETIRED_MANY.warn(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} {sum(map(_pages, gpus))} retired memory pages",
-            "Have the GPU replaced",
-            observed=str(sum(map(_pages, gpus))),
-            expected=f"fewer than {MOST_RETIRED} on each",
-        )
+        count = str(sum(map(_pages, gpus)))
+        summary = f"{node.have(gpus)} {count} retired memory pages"
+        yield RETIRED_MANY.warn(node.name, summary, observed=count, expected=f"fewer than {MOST_RETIRED} on each")
 
 
-def _pages(gpu: dict[str, Any]) -> int:
-    retired = gpu["retired"] or {}
-    return (retired.get("single") or 0) + (retired.get("double") or 0)
+def _pages(gpu: Gpu) -> int:
+    retired = gpu["retired"] or {"single": 0, "double": 0}
+    return (retired["single"] or 0) + (retired["double"] or 0)
 
 
 def repair(node: GpuNode) -> Iterator[Said]:
     for gpus in node.by(lambda gpu: gpu["ecc"]["unrepairable"]).values():
-        yield MEMORY_UNREPAIRABLE.fail(
-            node.name, f"{node.named(gpus)} {have(gpus)} memory that cannot be repaired", REPLACE
-        )
+        summary = f"{node.have(gpus)} memory that cannot be repaired"
+        yield MEMORY_UNREPAIRABLE.fail(node.name, summary, REPLACE)
     for what, gpus in node.by(_waits).items():
-        yield MEMORY_UNREPAIRABLE.warn(
-            node.name,
-            f"a repair of {node.named(gpus)} ({what}) is pending and requires a reset",
-            "While no process is using the GPU, reset it with",
-            node.reset(gpus),
-        )
+        summary = f"a repair of {node.named(gpus)} ({what}) is pending and requires a reset"
+        yield MEMORY_UNREPAIRABLE.warn(node.name, summary, IDLE, node.reset(gpus))
 
 
-def _waits(gpu: dict[str, Any]) -> str:
-    if gpu["ecc"]["unrepairable"]:
-        return ""
-    return " and ".join(name for name in ("channel", "tpc") if gpu["ecc"][f"{name}_repair"])
+def _waits(gpu: Gpu) -> str:
+    waits = [name for name in ("channel", "tpc") if gpu["ecc"][f"{name}_repair"]]
+    return "" if gpu["ecc"]["unrepairable"] else " and ".join(waits)
 
 
 RULES = (hidden, recovery, ecc, ecc_mode, remapping, retirement, repair)

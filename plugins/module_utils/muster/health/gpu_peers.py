@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.words import few
+from .gpu_settings import low_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 MODEL_MIXED = Check(
     "gpu.model.mixed",
@@ -34,8 +35,7 @@ VALUES_MIXED = Check(
     seen="recording",
     reads="infoROM, GSP firmware, memory and BAR1 size, power limits, highest clocks and PCIe generation, fabric "
     "cluster and clique of GPUs of the same model and maker",
-    fires="warn: a GPU has another value than most of these GPUs. Only GPUs with the same ECC mode are compared, "
-    "because ECC can reduce the memory",
+    fires="warn: a GPU has another value than most of these GPUs",
     fix="Find out what was changed or replaced. Show the values of all GPUs with",
     command="nvidia-smi -q",
 )
@@ -54,7 +54,7 @@ class Alike:
     trait: str = ""
     on_node: bool = True
 
-    def of(self, gpu: Mapping[str, Any]) -> str | None:
+    def of(self, gpu: Gpu) -> str | None:
         value: Any = gpu
         for name in self.path.split("/"):
             value = value[name] if value else None
@@ -65,13 +65,14 @@ class Alike:
         return None if value is None else f"{value:g}{self.unit}" if isinstance(value, float) else f"{value}{self.unit}"
 
 
-# The limit of power and ECC have their own checks on a node; bridges need not link all cards.
+VBIOS = Alike("vbios", "VBIOS")
+# ECC has its own check on a node, and bridges need not link all cards.
 ALIKE = (
     Alike("inforom", "infoROM", trait="gpu_inforom"),
     Alike("gsp", "GSP firmware"),
     Alike("memory/total", "memory", " MiB", trait="gpu_memory_size"),
     Alike("memory/bar1", "BAR1", " MiB", trait="gpu_bar1_size"),
-    Alike("power/limit", "power limit", " W", trait="gpu_power_limit", on_node=False),
+    Alike("power/limit", "power limit", " W", trait="gpu_power_limit"),
     Alike("power/default", "default power limit", " W"),
     Alike("power/max", "highest power limit", " W"),
     Alike("clocks/sm_max", "highest clock", " MHz", trait="gpu_highest_clock"),
@@ -88,54 +89,36 @@ def mixed(node: GpuNode) -> Iterator[Said]:
     by_name = node.by(lambda gpu: gpu["name"] or "an unknown model")
     if len(by_name) > 1:
         kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
-        yield MODEL_MIXED.warn(
-            node.name,
-            f"the GPUs are of different models: {kinds}",
-            observed=few(sorted(by_name)),
-            expected="one model",
-        )
-    vbios = Alike("vbios", "VBIOS")
+        summary = f"the GPUs are of different models: {kinds}"
+        yield MODEL_MIXED.warn(node.name, summary, observed=few(sorted(by_name)), expected="one model")
     # Cards of several makers have the same name, and other firmware and limits.
     for (name, _), gpus in node.by(lambda gpu: (gpu["name"] or "GPU", gpu["board"])).items():
-        for places, odd in _odd(gpus, [vbios]).items():
-            yield VBIOS_MIXED.warn(
-                node.name,
-                f"the VBIOS version of {node.named(_at(gpus, places))} is {odd[0][1]}, but the other {name} GPUs have "
-                f"{odd[0][2]}",
-                observed=few(sorted({value for gpu in gpus if (value := vbios.of(gpu))})),
-                expected="one version",
-            )
-    for (name, *_), gpus in node.by(
-        lambda gpu: (gpu["name"] or "GPU", gpu["board"], gpu["ecc"]["on"], gpu["mig"])
-    ).items():
-        for places, odd in _odd(gpus, [one for one in ALIKE if one.on_node]).items():
+        for (check, places), odd in _odd(gpus).items():
+            which = [gpu for gpu in gpus if gpu["index"] in places]
             shown = ", ".join(f"{what} {value} (others: {usual})" for what, value, usual in odd)
             differ = "differs" if len(places) == 1 else "differ"
-            yield VALUES_MIXED.warn(
-                node.name,
-                f"{node.named(_at(gpus, places))} {differ} from the other {name} GPUs: {shown}",
-                observed=", ".join(f"{what} {value}" for what, value, _ in odd),
-                expected=", ".join(f"{what} {usual}" for what, _, usual in odd),
-            )
+            summary = f"{node.named(which)} {differ} from the other {name} GPUs: {shown}"
+            yield check.warn(node.name, summary, observed=", ".join(f"{what} {value}" for what, value, _ in odd))
 
 
-def _odd(gpus: Sequence[dict[str, Any]], alike: Sequence[Alike]) -> dict[tuple[int, ...], list[tuple[str, str, str]]]:
-    """Return (what, value, value of most GPUs) by the numbers of the GPUs that differ."""
-    found: dict[tuple[int, ...], list[tuple[str, str, str]]] = defaultdict(list)
-    for one in alike:
+def _odd(gpus: Sequence[Gpu]) -> dict[tuple[Check, tuple[int, ...]], list[tuple[str, str, str]]]:
+    """Return (what, value, value of most GPUs) by check and the numbers of the GPUs that differ."""
+    found: dict[tuple[Check, tuple[int, ...]], list[tuple[str, str, str]]] = defaultdict(list)
+    # ECC can take part of the memory. A lowered power limit has its own check.
+    explained = {"memory/total"} if len({gpu["ecc"]["on"] for gpu in gpus}) > 1 else set()
+    explained |= {"power/limit"} if any(map(low_limit, gpus)) else set()
+    for one in (VBIOS, *ALIKE):
+        if not one.on_node or one.path in explained:
+            continue
         values = {gpu["index"]: value for gpu in gpus if (value := one.of(gpu)) is not None}
-        (usual, _), *others = Counter(values.values()).most_common() or [("", 0)]
-        for other, _ in others:
+        usual, *others = [value for value, _ in Counter(values.values()).most_common()] or [""]
+        for other in others:
             places = tuple(place for place, value in values.items() if value == other)
-            found[places].append((one.what, other, usual))
+            found[VBIOS_MIXED if one is VBIOS else VALUES_MIXED, places].append((one.what, other, usual))
     return found
 
 
-def _at(gpus: Sequence[dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
-    return [gpu for gpu in gpus if gpu["index"] in places]
-
-
-def traits(gpus: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+def traits(gpus: Sequence[Gpu]) -> dict[str, str | None]:
     """Return the values that must be equal on all nodes with these models, without duplicates."""
     seen = {one.trait: {one.of(gpu) for gpu in gpus if not gpu["lost"]} - {None} for one in ALIKE if one.trait}
     return {name: ", ".join(sorted(map(str, values))) or None for name, values in seen.items()}

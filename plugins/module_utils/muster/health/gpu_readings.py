@@ -7,30 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.words import few
-from .gpu_memory import (
-    ECC_CORRECTED,
-    ECC_OFF,
-    ECC_PENDING,
-    ECC_SRAM_THRESHOLD,
-    ECC_UNCORRECTED,
-    MEMORY_UNREPAIRABLE,
-    REMAP_FAILED,
-    REMAP_MANY,
-    REMAP_PENDING,
-    RESET_NEEDED,
-    RETIRED_MANY,
-    RETIRED_PENDING,
-)
-from .gpu_peers import VALUES_MIXED, VBIOS_MIXED
-from .gpu_settings import (
-    CLOCKS_LOWERED,
-    COMPUTE_MODE,
-    MIG_ON,
-    MIG_PENDING,
-    PERSISTENCE_OFF,
-    POWER_LOWERED,
-)
-from .gpu_use import HOT, MEMORY_HELD, PCIE_ERRORS, PCIE_NARROW, PCIE_SLOW, THROTTLED
+from . import gpu_memory as memory
+from . import gpu_peers as peers
+from . import gpu_settings as settings
+from . import gpu_use as use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,44 +41,54 @@ OTHERS = ("fabric", "temperature/gpu", "power/draw", "clocks/sm", "clocks/memory
 WITH_ECC = ("ecc/", "remap", "retired")
 # The facts of query.gpu that each check requires; of several, one is enough.
 READINGS = {
-    THROTTLED: ("throttle",),
-    HOT: ("temperature/margin", "temperature/memory_max", "temperature/memory"),
-    PCIE_NARROW: ("link/width",),
-    PCIE_SLOW: ("link/generation",),
-    PCIE_ERRORS: ("link/replays",),
-    MEMORY_HELD: ("memory/used",),
-    PERSISTENCE_OFF: ("persistence",),
-    MIG_ON: ("mig",),
-    MIG_PENDING: ("mig_pending",),
-    COMPUTE_MODE: ("compute_mode",),
-    CLOCKS_LOWERED: ("clocks/set",),
-    POWER_LOWERED: ("power/limit",),
-    VBIOS_MIXED: ("vbios",),
-    VALUES_MIXED: ("memory/total", "inforom"),
-    RESET_NEEDED: ("recovery",),
-    ECC_UNCORRECTED: ("ecc/volatile/dram_uncorrectable", "ecc/volatile/sram_uncorrectable"),
-    ECC_CORRECTED: ("ecc/aggregate/dram_correctable", "ecc/aggregate/sram_correctable"),
-    ECC_SRAM_THRESHOLD: ("ecc/sram_threshold",),
-    ECC_OFF: ("ecc/on",),
-    ECC_PENDING: ("ecc/pending",),
-    REMAP_PENDING: ("remap",),
-    REMAP_FAILED: ("remap",),
-    REMAP_MANY: ("remap",),
-    RETIRED_PENDING: ("retired",),
-    RETIRED_MANY: ("retired",),
-    MEMORY_UNREPAIRABLE: ("ecc/unrepairable", "ecc/channel_repair", "ecc/tpc_repair"),
+    use.THROTTLED: ("throttle",),
+    use.HOT: ("temperature/margin", "temperature/memory_max", "temperature/memory"),
+    use.PCIE_NARROW: ("link/width",),
+    use.PCIE_SLOW: ("link/generation",),
+    use.PCIE_ERRORS: ("link/replays",),
+    use.MEMORY_HELD: ("memory/used",),
+    settings.PERSISTENCE_OFF: ("persistence",),
+    settings.MIG_ON: ("mig",),
+    settings.MIG_PENDING: ("mig_pending",),
+    settings.COMPUTE_MODE: ("compute_mode",),
+    settings.CLOCKS_LOWERED: ("clocks/set",),
+    settings.POWER_LOWERED: ("power/limit",),
+    peers.VBIOS_MIXED: ("vbios",),
+    peers.VALUES_MIXED: ("memory/total", "inforom"),
+    memory.RESET_NEEDED: ("recovery",),
+    memory.ECC_UNCORRECTED: ("ecc/volatile/dram_uncorrectable", "ecc/volatile/sram_uncorrectable"),
+    memory.ECC_CORRECTED: ("ecc/aggregate/dram_correctable", "ecc/aggregate/sram_correctable"),
+    memory.ECC_SRAM_THRESHOLD: ("ecc/sram_threshold",),
+    memory.ECC_OFF: ("ecc/on",),
+    memory.ECC_PENDING: ("ecc/pending",),
+    memory.REMAP_PENDING: ("remap",),
+    memory.REMAP_FAILED: ("remap",),
+    memory.REMAP_MANY: ("remap",),
+    memory.RETIRED_PENDING: ("retired",),
+    memory.RETIRED_MANY: ("retired",),
+    memory.MEMORY_UNREPAIRABLE: ("ecc/unrepairable", "ecc/channel_repair", "ecc/tpc_repair"),
 }
 
 
 def apart(node: GpuNode) -> dict[str, str]:
     """Return the checks that do not apply to this kind of GPU, and why."""
     kinds = {
-        WSL: (node.under_windows, (PERSISTENCE_OFF, MEMORY_HELD, PCIE_NARROW, PCIE_SLOW)),
+        WSL: (node.under_windows, (settings.PERSISTENCE_OFF, use.MEMORY_HELD, use.PCIE_NARROW, use.PCIE_SLOW)),
         VIRTUAL: (
             any(gpu["virtualization"] == "VGPU" for gpu in node.gpus),
-            (MEMORY_HELD, PCIE_NARROW, PCIE_SLOW, PCIE_ERRORS, POWER_LOWERED, CLOCKS_LOWERED),
+            (
+                use.MEMORY_HELD,
+                use.PCIE_NARROW,
+                use.PCIE_SLOW,
+                use.PCIE_ERRORS,
+                settings.POWER_LOWERED,
+                settings.CLOCKS_LOWERED,
+            ),
         ),
-        ON_CHIP: (any(gpu["memory"]["total"] is None for gpu in node.gpus), (PCIE_NARROW, PCIE_SLOW, PCIE_ERRORS)),
+        ON_CHIP: (
+            any(gpu["memory"]["total"] is None for gpu in node.gpus),
+            (use.PCIE_NARROW, use.PCIE_SLOW, use.PCIE_ERRORS),
+        ),
     }
     return {check.id: why for why, (are, checks) in kinds.items() if are for check in checks}
 
@@ -130,14 +120,9 @@ def unreadable(node: GpuNode) -> Iterator[Said]:
 
     for names, gpus in node.by(missing).items():
         shown = few([name.replace("/", " ").replace("_", " ") for name in names])
-        yield UNREADABLE.unknown(
-            node.name,
-            f"values of {node.named(gpus)} cannot be read: {shown}",
-            "Check the kernel log. Show all values with",
-            node.only("nvidia-smi -q", gpus),
-            observed=shown,
-            expected="values, as on other GPUs",
-        )
+        summary = f"values of {node.named(gpus)} cannot be read: {shown}"
+        fix = "Check the kernel log. Show all values with", node.only("nvidia-smi -q", gpus)
+        yield UNREADABLE.unknown(node.name, summary, *fix, observed=shown)
 
 
 RULES = (unreadable,)

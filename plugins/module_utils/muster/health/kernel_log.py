@@ -289,22 +289,18 @@ def _xids(node: GpuNode, lines: Sequence[Mapping[str, Any]], source: str) -> Ite
         status = "unknown" if action == "unknown" else "warn" if mild else "fail"
         groups[action, code, status].append((slot, line))
     for (action, code, status), found in groups.items():
-        line = found[-1][1]
-        fix, command = ACTIONS[action]
+        line, slots = found[-1][1], [slot for slot, _ in found]
         said = line["text"][line["text"].find("NVRM") :]
-        slots = [slot for slot, _ in found]
-        together = [gpus[slot] for slot in slots if slot in gpus] if "reset" in command else []
-        slots_of_fix = [*slots, *(gpu["slot"] for gpu in node.together(together) if gpu["slot"] not in slots)]
-        who = f"GPU {slots[0]}" if len(slots) == 1 else f"GPUs {few(slots)}"
-        yield {"unknown": XID.unknown, "warn": XID.warn, "fail": XID.fail}[status](
-            node.name,
-            f"{who} logged Xid {code} {age(line['age'])} ago: {words(said)}",
-            fix,
-            command.format(gpu=",".join(map(address, slots_of_fix))),
-            observed=f"Xid {code}",
-            expected="none",
-            evidence=evidence(source, said),
-        )
+        fix, command = ACTIONS[action]
+        if "reset" in command:
+            others = node.together([gpus[slot] for slot in slots if slot in gpus])
+            slots += [gpu["slot"] for gpu in others if gpu["slot"] not in slots]
+        who = f"GPU {found[0][0]}" if len(found) == 1 else f"GPUs {few([slot for slot, _ in found])}"
+        summary = f"{who} logged Xid {code} {age(line['age'])} ago: {words(said)}"
+        command = command.format(gpu=",".join(map(address, slots)))
+        report = {"unknown": XID.unknown, "warn": XID.warn, "fail": XID.fail}[status]
+        seen = {"observed": f"Xid {code}", "expected": "none", "evidence": evidence(source, said)}
+        yield report(node.name, summary, fix, command, **seen)
 
 
 def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Said]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..gpu_info.models import model_of
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
-from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 # Rates are printed with three digits; a link trained at a lower rate is far below.
 TOLERANCE = 0.98
@@ -81,7 +80,7 @@ def absent(node: GpuNode) -> Iterator[Said]:
         yield ERRORS.skip("nvidia-smi has no error counters for these NVLinks")
 
 
-def _linkable(node: GpuNode) -> list[dict[str, Any]]:
+def _linkable(node: GpuNode) -> list[Gpu]:
     return [gpu for gpu in node.gpus if not gpu["mig"]]
 
 
@@ -95,20 +94,15 @@ def inactive(node: GpuNode) -> Iterator[Said]:
         return
     for (active, wanted, down, bridged), gpus in node.by(lambda gpu: _lacks(node, gpu)).items():
         which = f": {few(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
-        yield (INACTIVE.warn if bridged else INACTIVE.fail)(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} {active} of {plural(wanted, 'NVLink')} up{which}",
-            "Check the bridge, and check the links again with"
-            if bridged
-            else "Check the fabric manager and the kernel log, then reset the GPUs. Check the links again with",
-            node.only("nvidia-smi nvlink -s", gpus),
-            observed=f"{active} active",
-            expected=f"{wanted} active",
-            evidence=evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down])),
-        )
+        summary = f"{node.have(gpus)} {active} of {plural(wanted, 'NVLink')} up{which}"
+        what = "bridge" if bridged else "fabric manager and the kernel log, then reset the GPUs"
+        fix = f"Check the {what}. Check the links again with", node.only("nvidia-smi nvlink -s", gpus)
+        said = evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down]))
+        seen = {"observed": f"{active} active", "expected": f"{wanted} active"}
+        yield (INACTIVE.warn if bridged else INACTIVE.fail)(node.name, summary, *fix, **seen, evidence=said)
 
 
-def _lacks(node: GpuNode, gpu: dict[str, Any]) -> tuple[int, int, tuple[str, ...], bool] | None:
+def _lacks(node: GpuNode, gpu: Gpu) -> tuple[int, int, tuple[str, ...], bool] | None:
     """Return (active links, wanted links, links that are down, whether they belong to a bridge), or None."""
     active, wanted = len(_active(gpu)), _wanted(node, gpu)
     if gpu["mig"] or gpu["nvlinks_why"] or active >= wanted:
@@ -121,22 +115,18 @@ def _silent(node: GpuNode) -> Iterator[Said]:
     linked = [gpu for gpu in _linkable(node) if (model := model_of(gpu["name"])) and model.links]
     if not linked or any(gpu["nvlinks_why"] for gpu in linked):
         return
-    yield INACTIVE.fail(
-        node.name,
-        f"no NVLink of {node.named(linked)} is up",
-        "Check the fabric manager and the kernel log with",
-        "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink",
-        observed="none active",
-        expected=f"{model_links(linked)} active on each",
-    )
+    fix = "Check the fabric manager and the kernel log with"
+    command = "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink"
+    seen = {"observed": "none active", "expected": f"{model_links(linked)} active on each"}
+    yield INACTIVE.fail(node.name, f"no NVLink of {node.named(linked)} is up", fix, command, **seen)
 
 
-def model_links(gpus: Sequence[dict[str, Any]]) -> int:
+def model_links(gpus: Sequence[Gpu]) -> int:
     model = model_of(gpus[0]["name"])
     return (model.links if model else None) or 0
 
 
-def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
+def _wanted(node: GpuNode, gpu: Gpu) -> int:
     """Return how many NVLinks of a GPU should be up: the number for its model or, if that is unknown, the largest
     number on a GPU of the same model. A bridged model may have none."""
     model = model_of(gpu["name"])
@@ -146,74 +136,66 @@ def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
     return most if _active(gpu) or not _bridged(gpu) else 0
 
 
-def _bridged(gpu: dict[str, Any]) -> bool:
+def _bridged(gpu: Gpu) -> bool:
     """Return whether the NVLinks of a GPU need a bridge between cards, and are not wired on a board."""
     model = model_of(gpu["name"])
     return not (model and model.links) and "SXM" not in (gpu["name"] or "") and gpu["fabric"] is None
 
 
-def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+def _active(gpu: Gpu) -> list[Gpu]:
     return [link for link in gpu["nvlinks"] if link["state"] in ("active", "sleeping")]
 
 
-def _rates(gpu: dict[str, Any]) -> list[float]:
-    return [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
-
-
-def _rate(node: GpuNode, gpu: dict[str, Any]) -> float:
+def _rate(node: GpuNode, gpu: Gpu) -> float:
     """Return the rate of the model or, if that is unknown, the highest rate on a GPU of the same model."""
     model = model_of(gpu["name"])
-    if model:
-        return model.rate
-    return max((rate for other in node.gpus if other["name"] == gpu["name"] for rate in _rates(other)), default=0.0)
+    rates = [link["gbs"] or 0.0 for other in node.gpus if other["name"] == gpu["name"] for link in other["nvlinks"]]
+    return model.rate if model else max(rates, default=0.0)
 
 
 def slow(node: GpuNode) -> Iterator[Said]:
-    def below(gpu: dict[str, Any]) -> list[dict[str, Any]]:
-        wanted = _rate(node, gpu) * TOLERANCE
-        return [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted]
-
-    for wanted, gpus in node.by(lambda gpu: _rate(node, gpu) if below(gpu) else None).items():
-        low = [link for gpu in gpus for link in below(gpu)]
+    for wanted, gpus in node.by(lambda gpu: _rate(node, gpu) if _below(node, gpu) else None).items():
+        low = [link for gpu in gpus for link in _below(node, gpu)]
         numbers = few([str(number) for number in sorted({link["link"] for link in low})])
-        lowest = min(link["gbs"] for link in low)
-        yield SLOW.warn(
-            node.name,
-            f"NVLink {numbers} of {node.named(gpus)} runs at {lowest:g} GB/s instead of {wanted:g} GB/s",
-            "Reset the GPU, and check the rate again with",
-            node.only("nvidia-smi nvlink -s", gpus),
-            observed=f"{lowest:g} GB/s",
-            expected=f"{wanted:g} GB/s",
-        )
+        lowest = f"{min(link['gbs'] for link in low):g} GB/s"
+        summary = f"NVLink {numbers} of {node.named(gpus)} runs at {lowest} instead of {wanted:g} GB/s"
+        fix = "Reset the GPU, and check the rate again with", node.only("nvidia-smi nvlink -s", gpus)
+        yield SLOW.warn(node.name, summary, *fix, observed=lowest, expected=f"{wanted:g} GB/s")
+
+
+def _below(node: GpuNode, gpu: Gpu) -> list[Gpu]:
+    least = _rate(node, gpu) * TOLERANCE
+    return [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < least]
 
 
 def errors(node: GpuNode) -> Iterator[Said]:
     least = ERRORS_A_DAY * node.facts["uptime"] / DAY
-
-    def outcome(gpu: dict[str, Any]) -> str:
-        counted = [name for counts in _errors([gpu]).values() for name in counts]
-        count = sum(sum(counts.values()) for counts in _errors([gpu]).values())
-        return "broken" if UNRECOVERED in counted else "counted" if count and count >= least else ""
-
-    for how, gpus in node.by(outcome).items():
-        bad, broken = _errors(gpus), how == "broken"
+    for how, gpus in node.by(lambda gpu: _outcome(gpu, least)).items():
+        bad = _errors(gpus)
         count = sum(sum(counts.values()) for counts in bad.values())
-        names = [f"link {link}" if len(gpus) == 1 else f"GPU {gpu} link {link}" for gpu, link in bad]
-        shown = few([f"{name}: {_counts(counts)}" for name, counts in zip(names, bad.values(), strict=True)], "; ")
-        yield (ERRORS.fail if broken else ERRORS.warn)(
-            node.name,
-            f"{node.named(gpus)} {have(gpus)} had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the "
-            "driver was loaded" + (", and a link that could not be recovered" if broken else ""),
-            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if broken else GROWS,
-            node.only("nvidia-smi nvlink -e", gpus),
-            observed=shown,
-            expected="0",
-            evidence=evidence("nvidia-smi nvlink -e", shown),
+        places = {place: f"GPU {place[0]} link {place[1]}" if len(gpus) > 1 else f"link {place[1]}" for place in bad}
+        shown = few([f"{places[place]}: {_counts(counts)}" for place, counts in bad.items()], "; ")
+        summary = (
+            f"{node.have(gpus)} had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver was "
         )
+        summary += "loaded, and a link that could not be recovered" if how == "broken" else "loaded"
+        fix = (
+            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if how == "broken" else GROWS
+        )
+        command, said = node.only("nvidia-smi nvlink -e", gpus), evidence("nvidia-smi nvlink -e", shown)
+        report = ERRORS.fail if how == "broken" else ERRORS.warn
+        yield report(node.name, summary, fix, command, observed=shown, expected="0", evidence=said)
     yield from _unknown(node)
 
 
-def _errors(gpus: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, int]]:
+def _outcome(gpu: Gpu, least: float) -> str:
+    counts = _errors([gpu]).values()
+    if any(UNRECOVERED in each for each in counts):
+        return "broken"
+    return "counted" if counts and sum(sum(each.values()) for each in counts) >= least else ""
+
+
+def _errors(gpus: Sequence[Gpu]) -> dict[tuple[int, int], dict[str, int]]:
     """Return the error counts that are not 0, by GPU and link."""
     counts = {
         (gpu["index"], link["link"]): {name: count for name, count in link["errors"].items() if count}

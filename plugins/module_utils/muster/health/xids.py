@@ -58,7 +58,6 @@ ACTIONS = {
 }
 RESET_GPU = CATALOG.format("RESET_GPU")
 IGNORE = CATALOG.format("IGNORE, then {}")
-NO_ACTION = "Xid Catalog of 2025-10 and nverror.h of driver 595, without an action"
 XIDS = {
     46: Xid("the GPU stopped processing", "reset", RESET_GPU),
     48: Xid("double bit ECC error", "reset", TEXT.format("a reset or a reboot is needed to clear the error")),
@@ -77,7 +76,6 @@ XIDS = {
     110: Xid("security fault", "reset", RESET_GPU),
     119: Xid("the GPU's system processor (GSP) did not respond", "reset", RESET_GPU),
     120: Xid("error of the GPU's system processor (GSP)", "reset", RESET_GPU),
-    121: Xid("error of the link between GPU and CPU (C2C)", "watch", IGNORE.format("CONTACT_SUPPORT")),
     136: Xid("an NVLink could not be trained", "reset", RESET_GPU),
     140: Xid("ECC error that was not recovered", "reset", RESET_GPU),
     143: Xid("the GPU could not be initialised", "reset", RESET_GPU),
@@ -93,22 +91,14 @@ XIDS = {
     156: Xid("the GPU took a faulty resource out of use", "reset", RESET_GPU),
     157: Xid("the GPU could not take a faulty resource out of use", "watch", IGNORE.format("CONTACT_SUPPORT")),
     158: Xid("fatal timeout", "reset", RESET_GPU),
-    159: Xid("error of the link to the CPU (CHI, not of data)", "watch", CATALOG.format("CHECK_UVM")),
     160: Xid("a memory channel was retired", "watch", IGNORE.format("INVESTIGATE_SW")),
     161: Xid("a memory channel could not be retired", "watch", IGNORE.format("INVESTIGATE_SW")),
-    164: Xid("power smoothing: low lifetime", "watch", NO_ACTION),
-    165: Xid("power smoothing: lifetime exhausted", "watch", NO_ACTION),
-    166: Xid("NVLink traffic before encryption was set up", "watch", NO_ACTION),
-    167: Xid("fatal timeout of PCIe", "watch", NO_ACTION),
-    168: Xid("less memory: errors in the protected region", "watch", NO_ACTION),
-    169: Xid("internal micro-controller (SEC2) halt", "watch", NO_ACTION),
-    170: Xid("NVLink interrupt in confidential computing", "watch", NO_ACTION),
     171: Xid("uncorrectable DRAM error", "reset", "Xid Catalog: additional to Xid 48"),
     172: Xid("uncorrectable SRAM error", "reset", "Xid Catalog: additional to Xid 48"),
-    173: Xid("fatal failure of the link between GPU and CPU (C2C)", "watch", NO_ACTION),
-    175: Xid("error of the memory subsystem", "watch", NO_ACTION),
-    176: Xid("correctable PCIe errors", "watch", NO_ACTION),
 }
+# Links to the CPU (C2C, CHI: IGNORE or CHECK_UVM), power smoothing, confidential computing, PCIe timeout, SEC2 halt and
+# others: the Xid Catalog (read in nverror.h of driver 595 from 173 on) names no action.
+WITHOUT_ACTION = {121, 159, *range(164, 171), 173, 175, 176}
 # Immediate action RESTART_APP, or IGNORE without a later action on the hardware; engines for video and copies.
 OF_PROGRAMS = {
     *(8, 11, 13, 25, 31, 32, *range(37, 42), 43, 44, 45, 60, 66, 67, *range(68, 74), 75, 76, 77, 80, *range(82, 87)),
@@ -146,15 +136,13 @@ def action_for(code: int, rest: str) -> str:
         return RECOVERY_ACTIONS.get(asked[1], "unknown") if asked else "unknown"
     row = XIDS.get(code)
     if row is None:
-        return "" if code in OF_PROGRAMS else "unknown"
-    if row.said:
-        severity = SEVERITY.search(rest)
-        return row.action if severity and severity[1].lower() == "fatal" else "watch"
-    return row.action
+        return "" if code in OF_PROGRAMS else "watch" if code in WITHOUT_ACTION else "unknown"
+    severity = SEVERITY.search(rest) if row.said else None
+    return "watch" if row.said and not (severity and severity[1].lower() == "fatal") else row.action
 
 
 def rank(action: str) -> int:
-    return list(ACTIONS).index(action)
+    return ["", *ACTIONS].index(action)
 
 
 def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, Logged]:
@@ -171,7 +159,8 @@ def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, Logged]:
             continue
         slot, code, action = slot_of(match[1]), int(match[2]), action_for(int(match[2]), match[3])
         before = found.get(slot)
-        if before and code == RECOVERY and (not action or action != "unknown" and rank(action) < rank(before.action)):
+        milder = before is not None and action != "unknown" and rank(action) < rank(before.action)
+        if before and code == RECOVERY and milder:
             found[slot] = before._replace(action=action or before.action, over=not action)
         elif action and (before is None or _weight(line, action, day) >= _weight(before.line, before.action, day)):
             found[slot] = Logged(action, code, line)

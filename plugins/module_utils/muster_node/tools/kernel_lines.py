@@ -26,10 +26,7 @@ def _kind(pattern: str, each: int = 20, most: int = 100) -> KernelLineKind:
 KINDS = {
     "loaded": _kind(r"NVRM: loading NVIDIA", each=2),
     # A message of two lines, the first with the GPU (bug reports about 580; nv.c of open-gpu-kernel-modules).
-    "unsupported": _kind(
-        r"NVRM: (?:The NVIDIA GPU ([0-9a-f:.]+) )?.*(requires use of the NVIDIA open kernel modules|is not supported by)",
-        each=2,
-    ),
+    "unsupported": _kind(r"NVRM: (?:The NVIDIA GPU ([0-9a-f:.]+) )?.*(requires use of .*open|is not supported by)", 2),
     # Grouped by GPU, number and severity, so that 450 application faults do not displace a fatal one.
     "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
     "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
