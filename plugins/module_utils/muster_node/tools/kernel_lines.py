@@ -63,11 +63,11 @@ def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
 
 def from_journal(text: str) -> list[tuple[float, str]]:
     """Return (seconds since boot, text) of each kernel line, oldest first. text: output of journalctl, newest first."""
-    # journalctl indents the further lines of a message; dmesg prints them without prefix.
-    lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*(?:\n[ \t]+.*)*)$", text, re.MULTILINE)
+    # Messages of NVIDIA's driver can have several lines. journalctl indents them; dmesg prints them without prefix.
+    lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*(?:\n[ \t]+NVRM: .*)*)$", text, re.MULTILINE)
     return [(float(match[1]), " ".join(match[2].splitlines())) for match in lines][::-1]
 
 
 def from_ring(text: str) -> list[tuple[float, str]]:
-    lines = re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*(?:\n(?!<\d+>).+)*)$", text, re.MULTILINE)
+    lines = re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*(?:\nNVRM: .*)*)$", text, re.MULTILINE)
     return [(float(match[1]), " ".join(match[2].splitlines())) for match in lines]
