@@ -80,6 +80,17 @@ def test_journal_and_ring_buffer_yield_the_same_lines() -> None:
     assert kernel_lines.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
 
 
+def test_message_of_the_driver_with_two_lines_is_read_as_one() -> None:
+    first = "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)"
+    second = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+    journal = f"[    5.559842] node1 kernel: {first}\n               {second}\n[    5.1] node1 kernel: before\n"
+    ring = f"<4>[    5.1] before\n<4>[    5.559842] {first}\n{second}\n"
+    both = [(5.1, "before"), (5.559842, kernel_log.line_of(f"{first} {second}", 0)["text"])]
+    assert [(when, " ".join(text.split())) for when, text in kernel_lines.from_journal(journal)] == both
+    assert kernel_lines.from_ring(ring) == both
+    assert kernel_lines.kind_of(both[1][1]) == ("unsupported", ("0000:02:00.0", "requires use of the NVIDIA open"))
+
+
 def test_time_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, str] = {"journalctl": "[ 9000.000000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"}
     monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: CommandResult(said[argv[0]]))

@@ -10,7 +10,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ...health.xids import XID_LINE, XIDS
+from ...health.xids import OF_PROGRAMS, XID_LINE, XIDS
 from ...verdict.commands import OnNode, playbook
 from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
@@ -114,9 +114,10 @@ def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer
 
 
 def is_fault(number: int) -> bool | None:
-    """Return True for a hardware fault, False for a program error, None for an Xid that should only be monitored."""
+    """Return True for a hardware fault, False for a program error, None for an Xid that is unknown or should only be
+    monitored."""
     if number not in XIDS:
-        return False
+        return False if number in OF_PROGRAMS else None
     return None if XIDS[number].action == "watch" else True
 
 
