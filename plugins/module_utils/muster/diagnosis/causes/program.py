@@ -457,7 +457,6 @@ OF_CODE = (
     by_words(
         "program.other_device",
         "nccl.other_device",
-        "did a collective receive a tensor on another GPU than that of the process group?",
         "a collective received a tensor on another GPU than the one to which torch bound the process group",
         "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call, and use only this GPU",
     ),

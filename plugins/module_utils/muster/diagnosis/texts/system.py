@@ -31,7 +31,8 @@ TEXTS = (
     ),
     Text(
         "system.memory",
-        r"(?:^|: )(?:MemoryError\b|\[Errno 12\]|(?!.*ibv_).*Cannot allocate memory|.*DefaultCPUAllocator: can't allocate memory)",
+        r"(?:^|: )(?:MemoryError\b|\[Errno 12\]|(?!.*ibv_).*Cannot allocate memory"
+        r"|.*DefaultCPUAllocator: can't allocate memory)",
         "the process requested more memory than the system could provide",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
         " tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)",
