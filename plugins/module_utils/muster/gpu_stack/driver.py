@@ -61,6 +61,8 @@ def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
         yield Refusal(node.name, "the node is a container, and its host has no driver", "Install a driver on the host")
+    elif not theirs and node.seen.dgx:
+        yield Refusal(node.name, "no driver is installed, and DGX OS maintains it", "Install the driver of DGX OS")
     elif not theirs:
         why = "no driver is installed, and nvidia_driver_mode does not allow Muster to install one"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")

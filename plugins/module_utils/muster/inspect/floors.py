@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
+TABLE = "roles/gpu_stack/files/floors.yml"
 BELOW = Check(
     "sw.security_floor",
     seen="stand-in",
@@ -35,6 +36,10 @@ class SecurityFloor:
     backported: bool = False
 
 
+def floors_of(table: Mapping[str, list[dict[str, str | bool]]]) -> tuple[SecurityFloor, ...]:
+    return tuple(SecurityFloor(**row) for row in table["floors"])
+
+
 def below(node: str, floors: Iterable[SecurityFloor], seen: Mapping[str, str]) -> Iterator[Said]:
     """Yield the versions below their floors. seen: versions by name: of packages, "driver", "firmware ADAPTER" and
     "kernel SYSTEM FLAVOUR"."""
@@ -46,13 +51,8 @@ def below(node: str, floors: Iterable[SecurityFloor], seen: Mapping[str, str]) -
             if floor.backported:
                 unknown.append(f"{name} {version}")
                 continue
-            yield BELOW.warn(
-                node,
-                f"{name} {version} is below the security floor {floor.at_least}: advisory {floor.advisory}",
-                named={"at_least": floor.at_least},
-                observed=version,
-                expected=f"{floor.at_least} or newer",
-            )
+            said = f"{name} {version} is below the security floor {floor.at_least}: advisory {floor.advisory}"
+            yield BELOW.warn(node, said, named={"at_least": floor.at_least}, observed=version, expected=floor.at_least)
     if unknown:
         why = "distributions backport fixes without a new version, so these versions prove nothing"
         yield BELOW.skip(f"{', '.join(unknown)}: {why}", node)

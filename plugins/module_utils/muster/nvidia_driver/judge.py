@@ -32,8 +32,9 @@ def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
         else:
             _reboots(plan, seen)
         return
-    if not request.driver:
-        _next_boot(plan, request, seen)
+    # Where Muster changes the driver, the plan repairs the module or refuses the reboot.
+    if not request.driver and seen.next_boot.problems:
+        plan.remarks.append(seen.next_boot.against_reboot)
     _reboots(plan, seen)
     if plan.of_kind("boot"):
         _enable(plan, request, seen)
@@ -111,16 +112,6 @@ def _evidence(seen: DriverState) -> str:
     if evidence["dkms"].strip() and not seen.loaded:
         parts.append(f"dkms: {' | '.join(evidence['dkms'].split(chr(10))).strip(' |')}")
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _next_boot(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Add the problems of the next boot on a node whose driver Muster does not change."""
-    boot = seen.next_boot
-    kernel = seen.stack["kernels"].get(boot.kernel)
-    if boot.problems and kernel and kernel["module"]:
-        _broken_later(plan, request, boot.against_reboot)
-    elif boot.problems:
-        plan.remarks.append(boot.against_reboot)  # the driver works until then
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:

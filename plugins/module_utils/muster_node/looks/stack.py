@@ -33,7 +33,7 @@ LAUNCHES = process.LAUNCH_UNIT.format("*")
 FILES = (
     *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
     *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
-    "/usr/lib/systemd/system/nvidia-persistenced.service",
+    *("/usr/lib/systemd/system/nvidia-persistenced.service", "/etc/dgx-release"),
 )
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 INSTALLER = tuple(

@@ -17,9 +17,10 @@ from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
 from muster.inspect.facts import InspectedNode, facts
+from muster.inspect.floors import TABLE, floors_of
 from muster.inspect.node import advice
-from muster_controller.gpu_stack.floors import security_floors
 from muster_controller.playbook.node_error import one_line
+from muster_controller.playbook.variables import project_root
 
 from .installed import ask_all, links_of, requests
 from .steps_run import run_steps
@@ -89,7 +90,7 @@ class Drifting:
         histories = self.histories(found, asked, seen)
         drifted = [Drifted(one, origin(one, histories.get(one.node, History()))) for one in found]
         looked = {}
-        floors = security_floors(self.action._loader)
+        floors = floors_of(self.action._loader.load_from_file(str(project_root() / TABLE)))
         for node in nodes:
             unseen = dict(seen[node]["now"]["unseen"]) if node in seen else {}
             if node in histories:

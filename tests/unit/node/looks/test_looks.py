@@ -15,12 +15,12 @@ from cases import load_cases
 from muster.health.kernel_log import SIGNS
 from muster.health.xids import SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras, stack
-from muster_node.programs import collective_ranks, torch_facts
-from muster_node.programs import inside as look_inside
 from muster_node.tools import kernel_lines, process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
 from muster_node.tools.run import CommandResult
+from muster_node.units import collective_ranks, torch_facts
+from muster_node.units import inside as look_inside
 
 if TYPE_CHECKING:
     import pytest
