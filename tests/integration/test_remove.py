@@ -255,6 +255,24 @@ def test_killed_removal_is_completed_by_the_next_run(
     assert {name: unexplained(before[name], after[name]) for name in NODES} == {name: {} for name in NODES}
 
 
+def test_new_account_gets_the_uid_of_its_home(
+    story: Story, before: dict[str, dict[str, str]], bare: list[Machine], play: Play, tmp_path: Path
+) -> None:
+    """An account with a higher uid changes the next free uid."""
+    first = bare[0]
+    owner = first.inside("stat", "--format=%u %g", "/home/muster").stdout.split()
+    assert first.inside("getent", "passwd", owner[0], check=False).returncode != 0
+    first.inside("useradd", "--uid=3000", "carol")
+    try:
+        ok(play("site.yml", tags="baseline,network", inventory=HOSTS))
+        assert [first.inside("id", option, "muster").stdout.strip() for option in ("-u", "-g")] == owner
+        again = remove(tmp_path).end()
+        assert again.rc == 0, again.shown
+    finally:
+        first.inside("userdel", "carol")
+    assert unexplained(before["node1"], footprint.take(first.container)) == {}
+
+
 def test_last_node_can_be_retired_and_wiped(
     story: Story, before: dict[str, dict[str, str]], bare: list[Machine], play: Play, tmp_path: Path
 ) -> None:
