@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import shlex
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from .walk import WalkStep, led, through, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from .walk import Packet, PacketOutcome
 
@@ -30,6 +31,8 @@ PATH_IN = (
     ("mangle", "INPUT"),
     ("filter", "INPUT"),
 )
+# The chain for packets through the node that ufw changes.
+PATH_THROUGH = (("filter", "FORWARD"),)
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ class Rule:
         if self.states:
             yield "states", "NEW" in self.states
         if self.dst_type:
-            yield "dst_type", self.dst_type == "LOCAL"
+            yield "dst_type", (self.dst_type == "LOCAL") != bool(packet.leaves_by)
         if self.out_interface:
-            yield "out_interface", False
+            pattern = self.out_interface.replace("+", "*")
+            yield "out_interface", any(fnmatchcase(name, pattern) for name in packet.leaves_by)
 
 
 @dataclass
@@ -194,16 +198,20 @@ def _states(text: str) -> frozenset[str]:
     return frozenset(text.split(","))
 
 
-def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
+def walk_tables(
+    tables: Tables, packet: Packet, origin: str, path: Sequence[tuple[str, str]] = PATH_IN
+) -> PacketOutcome:
     """Return the outcome of the packet in the iptables tables.
 
-    origin: the command that lists the tables, such as iptables.
+    origin: the command that lists the tables, such as iptables. path: the tables and chains in order.
     """
-    return through(_bases(tables, packet, origin), origin)
+    return through(_bases(tables, packet, origin, path), origin)
 
 
-def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[WalkStep, str, str]]:
-    for table, base in PATH_IN:
+def _bases(
+    tables: Tables, packet: Packet, origin: str, path: Sequence[tuple[str, str]]
+) -> Iterator[tuple[WalkStep, str, str]]:
+    for table, base in path:
         chains = tables.get(table, {})
         if base in chains:
             where = f"{origin} -t {table}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.words import few
+from .forwarding import FORWARD_CUT_OFF, ForwardingCutOff
 from .judge import entry, outside_sockets, packet_to, receives_replies, scene_now
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class ServiceCutOff:
     def cut(self) -> list[str]:
         """The entries of firewall_cut that waive it."""
         return [self.name] if self.known else [_port(socket) for socket in self.sockets]
+
+
+CutOff = ServiceCutOff | ForwardingCutOff
 
 
 def read_known(raw: Mapping[str, Any]) -> tuple[KnownService, ...]:
@@ -166,11 +170,18 @@ def _owner(look: FirewallState, socket: ListeningSocket) -> str:
 # ---------------------------------------------------------------- results
 
 
-def findings_of(node: str, services: Sequence[ServiceCutOff]) -> list[Finding]:
+def findings_of(node: str, services: Sequence[CutOff]) -> list[Finding]:
     """Return a warning for each service that must be allowed or waived, and one finding for all others."""
     may, asked = [one for one in services if one.why], [one for one in services if not one.why]
     found = [
-        SERVICE_CUT_OFF.warn(
+        FORWARD_CUT_OFF.warn(
+            node,
+            f"the firewall (default deny) would block {one.in_words}",
+            f"To block them, add {one.name} to firewall_cut; to keep them, run on the node",
+            one.command,
+        )
+        if isinstance(one, ForwardingCutOff)
+        else SERVICE_CUT_OFF.warn(
             node,
             f"the firewall (default deny) would block a service for other hosts: {one.in_words}",
             f"To keep it reachable, add {', '.join(one.entries)} to firewall_allow;"
@@ -184,23 +195,24 @@ def findings_of(node: str, services: Sequence[ServiceCutOff]) -> list[Finding]:
     return found
 
 
-def refusal(services: Mapping[str, Sequence[ServiceCutOff]]) -> str:
+def refusal(services: Mapping[str, Sequence[CutOff]]) -> str:
     """Return why a run must stop before any change; "" if it can continue. services: by node."""
     asked = [(node, one) for node, found in services.items() for one in found if not one.why]
     nodes: dict[str, list[str]] = {}
     for node, one in asked:
         nodes.setdefault(one.in_words, []).append(node)
-    entries = dict.fromkeys(entry for _, one in asked for entry in one.entries)
+    entries = dict.fromkeys(entry for _, one in asked if isinstance(one, ServiceCutOff) for entry in one.entries)
+    commands = dict.fromkeys(one.command for _, one in asked if isinstance(one, ForwardingCutOff))
     cut = dict.fromkeys(name for _, one in asked for name in one.cut)
     if not nodes:
         return ""
-    return "\n".join(
-        [
-            "The firewall (default deny) would block services that other hosts can reach now. Nothing was changed.",
-            *(f"- {', '.join(names)}: {service}" for service, names in nodes.items()),
-            "To keep services reachable, add them to firewall_allow in the inventory (group_vars/all.yml):",
-            f"firewall_allow: [{', '.join(entries)}]",
-            "To block services, add them to firewall_cut:",
-            f"firewall_cut: [{', '.join(cut)}]",
-        ]
-    )
+    blocked = ["services that other hosts can reach now"] * bool(entries) + ["forwarded packets"] * bool(commands)
+    lines = [f"The firewall (default deny) would block {' and '.join(blocked)}. Nothing was changed."]
+    lines += [f"- {', '.join(names)}: {service}" for service, names in nodes.items()]
+    if entries:
+        lines.append("To keep services reachable, add them to firewall_allow in the inventory (group_vars/all.yml):")
+        lines.append(f"firewall_allow: [{', '.join(entries)}]")
+    if commands:
+        lines += ["To keep forwarded packets, run on the nodes shown:", *commands]
+    what = " or ".join(["services"] * bool(entries) + ["forwarded packets"] * bool(commands))
+    return "\n".join([*lines, f"To block {what}, add them to firewall_cut:", f"firewall_cut: [{', '.join(cut)}]"])

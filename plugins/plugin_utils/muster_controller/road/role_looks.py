@@ -29,7 +29,7 @@ from .role_tasks import RoleTasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from muster.firewall.services import ServiceCutOff
+    from muster.firewall.services import CutOff
     from muster.road.looks import RoleLook
     from muster_controller.playbook.action import ControllerAction
 
@@ -191,12 +191,12 @@ class RoleLooks:
         except FirewallError as problem:
             return [str(problem)], []
 
-    def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[ServiceCutOff]]:
+    def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[CutOff]]:
         """Return, by node, the services that the role firewall would block. seen: the responses, as returned by ask.
 
         A node is missing in the result if its firewall is not managed or could not be read.
         """
-        found: dict[str, Sequence[ServiceCutOff]] = {}
+        found: dict[str, Sequence[CutOff]] = {}
         for name in seen:
             # The role itself reports errors, and stops before it blocks a service.
             with suppress(Exception):
