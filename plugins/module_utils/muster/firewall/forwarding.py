@@ -96,12 +96,13 @@ def _networks(look: FirewallState, known: Mapping[str, Sequence[str]]) -> Iterat
     there = [(address, name) for address, name in look.interfaces.items() if not _is_local(address)]
     inner = [(name, interface, address) for address, interface in there if (name := _name_of(interface, known))]
     yield from ((*one, one[2]) for one in inner)
-    sources = {rule.source for tables in look.tables.values() for rule in _nat_rules(tables)}
-    for version, number, mask in sorted(filter(None, sources)):
-        network = ipaddress.ip_network((number, mask.bit_count()))
-        if not any(ipaddress.ip_address(address) in network for address, _ in there):
-            yield NAT, "", str(network[1 if version == 4 else 0]), str(network)
-    if (None in sources or _has_nft_nat(look)) and not inner:
+    rules = [rule for tables in look.tables.values() for rule in _nat_rules(tables)]
+    for rule in rules:
+        network = ipaddress.ip_network((rule.source[1], rule.source[2].bit_count())) if rule.source else None
+        if network and not any(ipaddress.ip_address(address) in network for address, _ in there):
+            bridge = rule.out_interface if "out_interface" in rule.negated else ""
+            yield _name_of(bridge, known) or NAT, bridge, str(network[1]), str(network)
+    if (any(rule.source is None for rule in rules) or _has_nft_nat(look)) and not inner:
         yield from ((NAT, "", address, "any") for address in STRANGER.values())
 
 
