@@ -284,22 +284,9 @@ def test_existing_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[
 
 
 def test_ports_published_by_a_container_engine_are_reported(play: Play, nodes: list[Machine]) -> None:
-    rule = [
-        "DOCKER",
-        "!",
-        "-i",
-        "docker0",
-        "-p",
-        "tcp",
-        "--dport",
-        "8081",
-        "-j",
-        "DNAT",
-        "--to-destination",
-        "172.17.0.2:80",
-    ]
+    rule = "DOCKER ! -i docker0 -p tcp --dport 8081 -j DNAT --to-destination 172.17.0.2:80"
     nodes[0].inside("iptables", "-t", "nat", "-N", "DOCKER")
-    nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
+    nodes[0].inside("sh", "-c", f"iptables -t nat -A {rule}")
     try:
         said = "port 8081/tcp is published by iptables -t nat, chain DOCKER and bypasses the firewall"
         role = play(PLAYBOOK, limit="node1")
