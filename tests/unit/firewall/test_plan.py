@@ -149,7 +149,7 @@ def test_forwarded_packets_that_would_be_dropped_match_the_case(case: dict[str, 
     assert [f"{one.in_words}: {one.why or 'stop'}" for one in found] == case["networks"]
     assert services.refusal({"node1": found}).splitlines() == case.get("refusal", [])
     assert reported(services.findings_of("node1", found)) == [
-        f"warn firewall.forward.cut_off: the firewall (default deny) would block {one.in_words}"
+        f"warn firewall.service.cut_off: the firewall (default deny) would block {one.in_words}"
         for one in found
         if not one.why
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .walk import WalkStep, led, through, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from .walk import Packet, PacketOutcome
 
@@ -198,20 +198,16 @@ def _states(text: str) -> frozenset[str]:
     return frozenset(text.split(","))
 
 
-def walk_tables(
-    tables: Tables, packet: Packet, origin: str, path: Sequence[tuple[str, str]] = PATH_IN
-) -> PacketOutcome:
+def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
     """Return the outcome of the packet in the iptables tables.
 
-    origin: the command that lists the tables, such as iptables. path: the tables and chains in order.
+    origin: the command that lists the tables, such as iptables.
     """
-    return through(_bases(tables, packet, origin, path), origin)
+    return through(_bases(tables, packet, origin), origin)
 
 
-def _bases(
-    tables: Tables, packet: Packet, origin: str, path: Sequence[tuple[str, str]]
-) -> Iterator[tuple[WalkStep, str, str]]:
-    for table, base in path:
+def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[WalkStep, str, str]]:
+    for table, base in PATH_THROUGH if packet.leaves_by else PATH_IN:
         chains = tables.get(table, {})
         if base in chains:
             where = f"{origin} -t {table}"

@@ -131,18 +131,17 @@ def look_at_account(user: model.BaselineAccount) -> model.AccountState | None:
 def look_at_home(user: model.BaselineAccount) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):
         there = os.lstat(user.home)
-        if stat.S_ISDIR(there.st_mode):
-            return there.st_uid, there.st_gid
+        return (there.st_uid, there.st_gid) if stat.S_ISDIR(there.st_mode) else None
     return None
 
 
 def look_at_owners(user: model.BaselineAccount, home: tuple[int, int] | None) -> dict[str, str]:
     owners = {}
-    uid, gid = home or ("", "")
-    for kind, number in (("uid", user.uid), ("gid", user.gid), ("uid", uid), ("gid", gid)):
+    for uid, gid in ((user.uid, user.gid), home or ("", "")):
         with contextlib.suppress(KeyError, ValueError):
-            found = pwd.getpwuid(int(number)) if kind == "uid" else grp.getgrgid(int(number))
-            owners[f"{kind} {number}"] = found[0]
+            owners[f"uid {uid}"] = pwd.getpwuid(int(uid)).pw_name
+        with contextlib.suppress(KeyError, ValueError):
+            owners[f"gid {gid}"] = grp.getgrgid(int(gid)).gr_name
     return owners
 
 

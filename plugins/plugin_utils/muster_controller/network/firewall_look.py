@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster.firewall.look import FirewallState
-    from muster.firewall.model import FirewallRequest
+    from muster.firewall.model import CutOff, FirewallRequest
     from muster.firewall.plan import FirewallPlan
-    from muster.firewall.services import CutOff
     from muster.verdict.finding import Finding
     from muster_controller.nodes.connection import NodeConnection
 
@@ -87,16 +86,3 @@ def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[lis
     why += [f"{name} is not installed" for name in plan.packages] + (["the rules differ"] if plan.steps else [])
     why += ["a firewall change was not confirmed"] if look.guarded else []
     return why, as_lines(finding for finding in findings if finding.status != "pass")
-
-
-__all__ = [
-    "PLACES",
-    "PROGRAM",
-    "WHAT",
-    "blocked_by",
-    "cut_off",
-    "findings_now",
-    "look_at",
-    "read_look",
-    "to_do",
-]
