@@ -22,7 +22,10 @@ sys.path.insert(0, str(ROOT / "plugins/module_utils"))
 TARGET = ROOT / "docs/changes.md"
 END = "<!-- end of it -->"
 STAYS = "stays"
-AREAS = ("muster_node", "library", "roles", "muster", "muster_controller", "action", "muster_cli")
+PARTS = (
+    *("plugins/module_utils/muster_node", "library", "roles", "plugins/module_utils/muster"),
+    *("plugins/plugin_utils/muster_controller", "plugins/action", "muster_cli"),
+)
 
 
 def read(name: str) -> Any:
@@ -69,9 +72,8 @@ def page() -> str:
 
 
 def lines() -> str:
-    areas = runpy.run_path(str(ROOT / "script/size"))["count"]()[0]
-    names = {name.rpartition("/")[2]: name for name in areas}
-    rows = [f"| `{names[area]}` | {round(areas[names[area]], -3):,} |" for area in AREAS]
+    count = runpy.run_path(str(ROOT / "script/size"))["count"]()[0]
+    rows = [f"| `{part}` | {round(count[part], -3):,} |" for part in PARTS]
     return "\n".join(["| part | lines of code, about |", "|---|---|", *rows, ""])
 
 
