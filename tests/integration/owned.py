@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from paths import ROOT
@@ -55,5 +56,7 @@ def is_declared(key: str, names: Names) -> bool:
         proto, _, port = name.split()
         name = f"{port}/{proto.removesuffix('6')}"
     patterns = [one for kind in KINDS[subject] for one in names.get(kind, ())]
-    above = subject == "file" and any(one.startswith(f"{name}/") for one in patterns)
-    return above or any(fnmatchcase(name, one) for one in patterns)
+    folders = [folder for one in patterns for folder in PurePosixPath(one).parents] if subject == "file" else []
+    return any(fnmatchcase(name, one) for one in patterns) or any(
+        PurePosixPath(name).match(str(folder)) for folder in folders if folder.name
+    )

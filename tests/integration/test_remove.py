@@ -168,6 +168,8 @@ def story(
     (data / "set").write_text("data\n")
     copied = {"data_copy_src": str(data), "data_copy_dest": "/srv/data"}
     ok(play("playbooks/data_copy.yml", extravars=copied, inventory=HOSTS))
+    story.used = outside(bare)
+    story.chosen = {machine.name: {*machine.inside("apt-mark", "showmanual").stdout.split()} for machine in bare}
     launch = {
         "launch_script_src": str(ROOT / "tests/integration/payloads/wait_for_gate.py"),
         "launch_args": ["--until=/nowhere"],
@@ -178,8 +180,7 @@ def story(
     story.launch = started.results("Run torchrun on all participating nodes")["node1"]["plan"]["launch_id"]
     for path, text in OF_USERS.items():
         first.inside("sh", "-ec", 'mkdir -p "$(dirname "$1")"; printf %s "$2" >>"$1"', "sh", path, text)
-    story.used = there = outside(bare)
-    story.chosen = {machine.name: {*machine.inside("apt-mark", "showmanual").stdout.split()} for machine in bare}
+    there = outside(bare)
     story.refused = remove(folder, **options).end()
     story.stayed = {
         key: text
