@@ -58,5 +58,5 @@ def is_declared(key: str, names: Names) -> bool:
     patterns = [one for kind in KINDS[subject] for one in names.get(kind, ())]
     folders = [folder for one in patterns for folder in PurePosixPath(one).parents] if subject == "file" else []
     return any(fnmatchcase(name, one) for one in patterns) or any(
-        PurePosixPath(name).match(str(folder)) for folder in folders if folder.name
+        PurePosixPath(name).match(str(folder)) for folder in folders if folder.is_absolute() and folder.name
     )
