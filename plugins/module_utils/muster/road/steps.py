@@ -106,6 +106,13 @@ STEPS = (
         "`torchrun` on every node, supervised, with verified results",
         ("launch", "ddp_smoke"),
     ),
+    RoadStep(
+        "Watch",
+        "watch",
+        "on request, nodes that check themselves on a schedule ([docs/monitoring.md](docs/monitoring.md))",
+        ("watch",),
+        ("watch_nightly",),
+    ),
     # Every run writes the report without a request.
     RoadStep("Report", "report", "", ("report",)),
 )

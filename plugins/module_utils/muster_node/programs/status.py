@@ -20,6 +20,7 @@ from ..tools.disk import disk_facts
 from ..tools.program import answer
 from ..tools.run import read
 from ..tools.torch_version import said_in
+from ..watch import state as watch
 
 Json = dict[str, Any]
 
@@ -40,6 +41,7 @@ def look(request: Json) -> Json:
         "kernel": platform.release(),
         "uptime": read("/proc/uptime").text.split()[:1],
         "restart": any(os.path.exists(path) for path in RESTART),
+        "checked": watch.summary(),
         "load": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
         "driver": read(DRIVER).text.strip(),
