@@ -40,8 +40,12 @@ def listings() -> dict[Path, str]:
     """Return the text of each file."""
     sys.path.insert(0, str(UTILS))
     folder = SUBJECTS.parent
-    modules = {path.stem: importlib.import_module(f"muster.health.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))}
-    subjects = {name: module for name, module in modules.items() if hasattr(module, "LOOKS") and hasattr(module, "judge")}
+    modules = {
+        path.stem: importlib.import_module(f"muster.health.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))
+    }
+    subjects = {
+        name: module for name, module in modules.items() if hasattr(module, "LOOKS") and hasattr(module, "judge")
+    }
     common = importlib.import_module("muster.health.facts").LOOKS
     looks = sorted({*common, *(look for subject in subjects.values() for look in subject.LOOKS)})
     return {

@@ -1,4 +1,4 @@
-"""A program of muster_node/programs as one file for nodes, with all modules that it imports."""
+"""A program of muster_node as one file for nodes, with all modules that it imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ description:
   - Returns the text of a program that runs on nodes with any Python 3.10 or newer, without other files.
 options:
   _terms:
-    description: Names of modules in C(muster_node/programs).
+    description: Names of modules in C(muster_node), such as C(watch.node_check).
     required: true
 author:
   - The Muster authors
@@ -44,5 +44,5 @@ class LookupModule(LookupBase):
 
 @cache
 def program_file(name: str) -> str:
-    packed = base64.b85encode(zlib.compress(pack(f"muster_node.programs.{name}").encode(), 9)).decode()
+    packed = base64.b85encode(zlib.compress(pack(f"muster_node.{name}").encode(), 9)).decode()
     return FILE.format(name=name, body="\n".join(textwrap.wrap(packed, WIDTH)))

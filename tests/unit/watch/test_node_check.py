@@ -9,22 +9,35 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_node.tools import check_results
 from muster_node.tools.pack import pack
-from muster_node.watch import state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST = {
-    **{"node": "node1", "user": "nobody", "address": "127.0.0.1", "torchrun": "/nowhere/torchrun", "interface": ""},
-    **{"gpus": 0, "gpu_model": "", "nproc": 1, "backend": "gloo", "port": 29500, "head": False, "code": []},
-    **{"run_root": "/var/lib/muster/launches", "collective": False, "allow": [], "shares": []},
+    "node": "node1",
+    "user": "nobody",
+    "address": "127.0.0.1",
+    "torchrun": "/nowhere/torchrun",
+    "interface": "",
+    "gpus": 0,
+    "gpu_model": "",
+    "nproc": 1,
+    "backend": "gloo",
+    "port": 29500,
+    "head": False,
+    "code": [],
+    "run_root": "/var/lib/muster/launches",
+    "collective": False,
+    "allow": [],
+    "shares": [],
 }
 
 
 @pytest.fixture(scope="module")
 def program() -> str:
-    return pack("muster_node.programs.node_check")
+    return pack("muster_node.watch.node_check")
 
 
 def run(program: str, folder: Path, *argv: str, **request: Any) -> subprocess.CompletedProcess[str]:
@@ -49,9 +62,9 @@ def test_results_metrics_and_history_are_kept(program: str, tmp_path: Path) -> N
     printed = json.loads(done.stdout)
     assert printed["form"] == "short"
     assert printed["ran"] > 10
-    kept = state.last(f"{tmp_path}/results")
+    kept = check_results.last(f"{tmp_path}/results")
     assert kept == {**printed, "interval": 300}
-    assert [one["when"] for one in state.history(f"{tmp_path}/results")] == [printed["when"]]
+    assert [one["when"] for one in check_results.history(f"{tmp_path}/results")] == [printed["when"]]
     assert "muster_node_status{" in (tmp_path / "muster_node.prom").read_text()
 
 
@@ -74,8 +87,8 @@ def test_unknown_options_and_a_missing_request_end_with_2(program: str, tmp_path
 def test_the_history_is_bounded_and_survives_a_truncated_line(tmp_path: Path) -> None:
     folder = str(tmp_path)
     for number in range(5):
-        state.keep({"when": number, "form": "full" if number == 2 else "short"}, {}, folder)
-    path = tmp_path / state.HISTORY
+        check_results.keep({"when": number, "form": "full" if number == 2 else "short"}, {}, folder)
+    path = tmp_path / check_results.HISTORY
     path.write_text(path.read_text() + '{"when": 5, "fo')
-    assert [one["when"] for one in state.history(folder, 3)] == [3, 4]
-    assert state.last_full(folder) == 2
+    assert [one["when"] for one in check_results.history(folder, 3)] == [3, 4]
+    assert check_results.last_full(folder) == 2

@@ -94,6 +94,8 @@ def _launches(facts: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], float]
     """Yield the GPUs of each launch: the compute processes that belong to it."""
     ranks = {one["pid"]: one for one in facts["jobs"]["processes"] if one["launch"]}
     for gpu in facts["gpu"]["gpus"]:
-        users = {(ranks[one["pid"]]["launch"], ranks[one["pid"]]["user"]) for one in gpu["processes"] if one["pid"] in ranks}
+        users = {
+            (ranks[one["pid"]]["launch"], ranks[one["pid"]]["user"]) for one in gpu["processes"] if one["pid"] in ranks
+        }
         for launch, user in sorted(users):
             yield {"launch": launch, "user": user, "gpu": str(gpu["index"])}, 1

@@ -15,12 +15,11 @@ from typing import Any
 from ..launch.computing import GPU, ask
 from ..launch.own import identity
 from ..launch.seats import NOT_SEEN, ROOT, holder, locks, name_of, readable
-from ..tools import files, process
+from ..tools import check_results, files, process
 from ..tools.disk import disk_facts
 from ..tools.program import answer
 from ..tools.run import read
 from ..tools.torch_version import said_in
-from ..watch import state as watch
 
 Json = dict[str, Any]
 
@@ -41,7 +40,7 @@ def look(request: Json) -> Json:
         "kernel": platform.release(),
         "uptime": read("/proc/uptime").text.split()[:1],
         "restart": any(os.path.exists(path) for path in RESTART),
-        "checked": watch.summary(),
+        "checked": check_results.summary(),
         "load": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
         "driver": read(DRIVER).text.strip(),

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from ..tools import files
+from . import files
 
 FOLDER = "/var/lib/muster/node-check"
 LAST, HISTORY = "last.json", "history.jsonl"

@@ -21,8 +21,7 @@ from ansible.module_utils.muster.watch import answer as answers
 from ansible.module_utils.muster.watch.measured import metrics
 
 from ..looks.health import WITHOUT_UNIT, look
-from ..tools import files, process
-from ..watch import state
+from ..tools import check_results, files, process
 
 REQUEST = "/etc/muster/node-check.json"
 LOCK = "/run/muster-node-check.lock"
@@ -56,7 +55,11 @@ def main() -> None:
         only_one()
         now = time.time()
         wanted = answers.due(
-            state.last(), state.last_full(), busy=bool(process.in_launches()), now=now, hour=time.localtime(now).tm_hour
+            check_results.last(),
+            check_results.last_full(),
+            busy=bool(process.in_launches()),
+            now=now,
+            hour=time.localtime(now).tm_hour,
         )
         if not wanted.form:
             sys.stdout.write(f"not checked: {wanted.why}\n")
@@ -64,9 +67,9 @@ def main() -> None:
         form = wanted.form
     answer, report, text = check(request["health"], form)
     if given.keep or given.form == answers.SCHEDULED:
-        state.keep(answer.as_dict(), {**report, "interval": request["interval"]})
+        check_results.keep(answer.as_dict(), {**report, "interval": request["interval"]})
         if request["metrics"] and os.path.isdir(request["metrics"]):
-            state.write_metrics(request["metrics"], text)
+            check_results.write_metrics(request["metrics"], text)
     show(answer, report, as_json=given.json)
     sys.exit(answer.exit_status)
 
