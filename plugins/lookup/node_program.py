@@ -26,7 +26,8 @@ author:
 """
 FILE = """\
 #!/usr/bin/python3 -I
-# Written by Muster; do not edit. The compressed source of {name} and the modules that it imports. To read it, replace exec with print.
+# Written by Muster; do not edit. The compressed source of {name} and the modules that it imports.
+# To read it, replace exec with print.
 import base64, zlib
 exec(zlib.decompress(base64.b85decode(\"\"\"
 {body}
@@ -38,7 +39,7 @@ WIDTH = 2000
 class LookupModule(LookupBase):
     """Return the text of each program."""
 
-    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **_: Any) -> list[str]:
+    def run(self, terms: list[str], _variables: dict[str, Any] | None = None, **_: Any) -> list[str]:
         return [program_file(str(term)) for term in terms]
 
 

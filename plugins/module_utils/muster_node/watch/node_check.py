@@ -12,14 +12,17 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.muster.gpu_info.processes import holders
 from ansible.module_utils.muster.health.node import judge_looks
 from ansible.module_utils.muster.launch.unit import unit_properties
 from ansible.module_utils.muster.verdict.finding import as_lines, findings_in
 from ansible.module_utils.muster.watch import answer as answers
 from ansible.module_utils.muster.watch.measured import metrics
 
+from ..looks.gpu import driver_holders
 from ..looks.health import WITHOUT_UNIT, look
 from ..tools import check_results, files, process
 
@@ -54,13 +57,8 @@ def main() -> None:
     if form == answers.SCHEDULED:
         only_one()
         now = time.time()
-        wanted = answers.due(
-            check_results.last(),
-            check_results.last_full(),
-            busy=bool(process.in_launches()),
-            now=now,
-            hour=time.localtime(now).tm_hour,
-        )
+        last, nightly = check_results.last(), check_results.last_full()
+        wanted = answers.due(last, nightly, busy=is_busy(), now=now, hour=time.localtime(now).tm_hour)
         if not wanted.form:
             sys.stdout.write(f"not checked: {wanted.why}\n")
             return
@@ -68,7 +66,7 @@ def main() -> None:
     answer, report, text = check(request["health"], form)
     if given.keep or given.form == answers.SCHEDULED:
         check_results.keep(answer.as_dict(), {**report, "interval": request["interval"]})
-        if request["metrics"] and os.path.isdir(request["metrics"]):
+        if request["metrics"] and Path(request["metrics"]).is_dir():
             check_results.write_metrics(request["metrics"], text)
     show(answer, report, as_json=given.json)
     sys.exit(answer.exit_status)
@@ -82,6 +80,11 @@ def only_one() -> None:
     except BlockingIOError:
         sys.stdout.write("not checked: another check is running\n")
         sys.exit(0)
+
+
+def is_busy() -> bool:
+    """Return whether a launch, or another program that is no daemon of the driver, uses the node's GPUs."""
+    return bool(process.in_launches() or holders(driver_holders()["holders"], 0.0))
 
 
 def check(health: dict[str, Any], form: str) -> tuple[answers.NodeAnswer, dict[str, Any], str]:
