@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"the host key is unknown or has changed: run {playbook('playbooks/trust.yml')}"
 # These playbooks check nothing that a report could show, or write a report themselves.
-WITHOUT_A_PAGE = ("trust", "plan", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
+WITHOUT_A_PAGE = ("trust", "plan", "export", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
 NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # status is read-only and may run every few seconds
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; steps of site.yml that --tags skips are shorter
