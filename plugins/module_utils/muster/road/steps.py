@@ -115,6 +115,13 @@ STEPS = (
         ("watch", "monitoring"),
         ("monitoring_server", "monitoring_alertmanagers", "monitoring_retention_days", "monitoring_dcgm_exporter"),
     ),
+    RoadStep(
+        "Slurm",
+        "slurm",
+        "on request, Slurm with health checks ([docs/slurm.md](docs/slurm.md))",
+        ("slurm",),
+        ("slurm_controller", "slurm_partition", "slurm_srun_ports", "slurm_health", "slurm_config"),
+    ),
     # Every run writes the report without a request.
     RoadStep("Report", "report", "", ("report",)),
 )

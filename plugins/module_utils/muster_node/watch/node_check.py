@@ -25,6 +25,7 @@ from ansible.module_utils.muster.watch.measured import metrics
 from ..looks.gpu import driver_holders
 from ..looks.health import WITHOUT_UNIT, look
 from ..tools import check_results, files, process
+from . import slurm
 
 REQUEST = "/etc/muster/node-check.json"
 LOCK = "/run/muster-node-check.lock"
@@ -46,6 +47,7 @@ def main() -> None:
     )
     options.add_argument("--json", action="store_true", help="print the result with its findings as JSON")
     options.add_argument("--keep", action="store_true", help="store the result and the metrics (as root)")
+    options.add_argument("--slurm", choices=slurm.HOOKS, help="act as this hook of slurmd: drain or resume the node")
     given = options.parse_args()
     try:
         request = json.loads(files.read(REQUEST))
@@ -69,6 +71,8 @@ def main() -> None:
         if request["metrics"] and Path(request["metrics"]).is_dir():
             check_results.write_metrics(request["metrics"], text)
     show(answer, report, as_json=given.json)
+    if given.slurm:
+        sys.exit(slurm.act(answer, given.slurm))
     sys.exit(answer.exit_status)
 
 
