@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,11 +113,20 @@ def state_of(machine: Machine, node: str) -> str:
     return field(machine, "node", node, "State")
 
 
+def is_idle(machine: Machine, node: str) -> bool:
+    return state_of(machine, node) == "IDLE"
+
+
+def is_free(machine: Machine) -> bool:
+    """Return whether no rank is left on the machine."""
+    return machine.inside("pgrep", "-f", SCRIPT, check=False).stdout == ""
+
+
 def test_second_run_changes_nothing_and_all_nodes_are_idle(nodes: dict[str, Machine], play: Play) -> None:
     assert not slurm(play, ON).changed
     assert not slurm(play, ON, check=True).changed
     for name in nodes:
-        until(lambda name=name: state_of(nodes["node1"], name) == "IDLE", PATIENCE, f"{name} is idle")
+        until(partial(is_idle, nodes["node1"], name), PATIENCE, f"{name} is idle")
 
 
 def test_exported_job_has_every_rank_at_its_place(nodes: dict[str, Machine], export: Callable[..., Path]) -> None:
@@ -161,7 +171,7 @@ def test_end_of_a_job_is_diagnosed_from_its_output(
     causes = {"kill": "killed", "sleep": "time limit", "cancel": "cancel"}
     assert causes[mode] in why.stdout.lower(), why.stdout
     for machine in nodes.values():
-        until(lambda machine=machine: machine.inside("pgrep", "-f", SCRIPT, check=False).stdout == "", PATIENCE)
+        until(partial(is_free, machine), PATIENCE, f"no rank is left on {machine.name}")
 
 
 def test_node_fault_drains_and_a_fresh_pass_resumes(nodes: dict[str, Machine]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ RULES = ROOT / "roles/monitoring/files/rules.yml"
 PAYLOADS = ROOT / "tests/integration/payloads"
 
 
-def watch(play: Play, *, check: bool = False, **variables: Any) -> Any:
+def watch(play: Play, variables: dict[str, Any], *, check: bool = False) -> Any:
     result = play("playbooks/watch.yml", extravars=variables, check=check)
     assert result.rc == 0, result.stdout
     return result
@@ -37,17 +38,17 @@ def nodes(networked: list[Machine], play: Play) -> Iterator[dict[str, Machine]]:
     """Provide three watched nodes. Remove everything afterwards, and prove that nothing is left."""
     machines = {machine.name: machine for machine in networked}
     before = {name: listening(machine) for name, machine in machines.items()}
-    assert watch(play, check=True, **ON).changed
-    watch(play, **ON)
+    assert watch(play, ON, check=True).changed
+    watch(play, ON)
     yield machines
-    watch(play, **OFF)
+    watch(play, OFF)
     for name, machine in machines.items():
         assert listening(machine) == before[name]
         left = machine.inside(
             "sh", "-c", f"ls -d {' '.join(OWN)} /etc/systemd/system/*muster-node* 2>/dev/null", check=False
         )
         assert left.stdout == ""
-    assert not watch(play, **OFF).changed
+    assert not watch(play, OFF).changed
 
 
 def listening(machine: Machine) -> set[str]:
@@ -78,8 +79,8 @@ def firing(server: Machine, alert: str, instance: str) -> bool:
 
 def test_second_run_changes_nothing_and_check_mode_agrees(nodes: dict[str, Machine], play: Play) -> None:
     assert nodes
-    assert not watch(play, **ON).changed
-    assert not watch(play, check=True, **ON).changed
+    assert not watch(play, ON).changed
+    assert not watch(play, ON, check=True).changed
 
 
 def test_every_node_checks_itself_without_the_controller(nodes: dict[str, Machine]) -> None:
@@ -158,7 +159,7 @@ def test_every_panel_of_the_dashboard_has_data(nodes: dict[str, Machine]) -> Non
     nodes["node2"].podman_copy(PAYLOADS / "gpu_metrics.prom", stub)
     try:
         for query in queries:
-            until(lambda query=query: ask(nodes["node1"], query), PATIENCE, f"data for {query}")
+            until(partial(ask, nodes["node1"], query), PATIENCE, f"data for {query}")
     finally:
         nodes["node2"].inside("rm", stub)
 
@@ -180,4 +181,4 @@ def test_a_foreign_exporter_is_rejected_and_stays(nodes: dict[str, Machine], pla
             "sh", "-ec", f"mv /tmp/kept {drop_in}; systemctl daemon-reload; systemctl restart prometheus-node-exporter"
         )
     assert set(NODES) == set(nodes)
-    assert not watch(play, **ON).changed
+    assert not watch(play, ON).changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ..health.metrics import escaped, textfile
@@ -64,16 +65,17 @@ def metrics(answer: NodeAnswer, health: NodeHealth) -> str:
 
 
 def _of_gpus(gpus: list[dict[str, Any]]) -> Iterator[Metric]:
+    # Name of the metric -> place of the value in the facts of a GPU, and its factor.
     read = {
-        "muster_gpu_utilization_ratio": lambda gpu: (gpu["utilization"], 0.01),
-        "muster_gpu_memory_used_bytes": lambda gpu: (gpu["memory"]["used"], MIB),
-        "muster_gpu_memory_total_bytes": lambda gpu: (gpu["memory"]["total"], MIB),
-        "muster_gpu_temperature_celsius": lambda gpu: (gpu["temperature"]["gpu"], 1),
-        "muster_gpu_power_watts": lambda gpu: (gpu["power"]["draw"], 1),
+        "muster_gpu_utilization_ratio": (("utilization",), 0.01),
+        "muster_gpu_memory_used_bytes": (("memory", "used"), MIB),
+        "muster_gpu_memory_total_bytes": (("memory", "total"), MIB),
+        "muster_gpu_temperature_celsius": (("temperature", "gpu"), 1),
+        "muster_gpu_power_watts": (("power", "draw"), 1),
     }
-    for name, way in read.items():
-        values = [(gpu, *way(gpu)) for gpu in gpus if not gpu["lost"]]
-        yield Metric(name, [(_gpu(gpu), value * unit) for gpu, value, unit in values if value is not None])
+    for name, (place, factor) in read.items():
+        values = [(_gpu(gpu), reduce(dict.__getitem__, place, gpu)) for gpu in gpus if not gpu["lost"]]
+        yield Metric(name, [(labels, value * factor) for labels, value in values if isinstance(value, (int, float))])
 
 
 def _gpu(gpu: Mapping[str, Any]) -> dict[str, str]:
