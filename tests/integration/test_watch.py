@@ -174,7 +174,7 @@ def test_a_foreign_exporter_is_rejected_and_stays(nodes: dict[str, Machine], pla
     try:
         result = play("playbooks/watch.yml", extravars=ON)
         assert result.rc != 0
-        assert "node3: prometheus-node-exporter is already installed and not configured by Muster" in result.stdout
+        assert "node3: prometheus-node-exporter is already running and not configured by Muster" in result.stdout
         assert machine.inside("ls", drop_in, check=False).returncode
     finally:
         machine.inside(
