@@ -14,6 +14,7 @@ from ..launch.reservation import GPU, PROCESSORS
 from ..launch.unit import LAUNCH_ID
 from ..nvidia_driver.next_boot import next_boot
 from ..verdict.printable import printable
+from ..watch.answer import NODE, outdated
 
 MOST = 128  # GPUs, launches, holders
 MOST_TEXT = 80
@@ -61,6 +62,17 @@ class NodeFacts:
     next_boot: str = ""
     disk: Mapping[str, Any] = field(default_factory=dict)
     clock: float | None = None
+    checked: OwnCheck | None = None
+
+
+@dataclass(frozen=True)
+class OwnCheck:
+    """The last check that a node made by itself. fault: of the node; note: of a user, or why the result is outdated.
+    age: seconds."""
+
+    age: float
+    fault: str = ""
+    note: str = ""
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
@@ -106,7 +118,18 @@ def read(answer: Mapping[str, Any]) -> NodeFacts:
         next_boot=_next_boot(answer.get("next_boot")),
         disk=disk if isinstance(disk, Mapping) else {},
         clock=_float(answer.get("clock")),
+        checked=_own_check(answer.get("checked"), _float(answer.get("clock"))),
     )
+
+
+def _own_check(said: Any, clock: float | None) -> OwnCheck | None:
+    when = _float(said.get("when")) if isinstance(said, Mapping) else None
+    if when is None or clock is None:
+        return None
+    late = outdated({"when": when}, _float(said.get("interval")) or 0.0, clock)
+    reason = text(said.get("reason"))
+    is_fault = said.get("owner") == NODE and not late
+    return OwnCheck(clock - when, reason if is_fault else "", late or ("" if is_fault else reason))
 
 
 def _holders(

@@ -1,4 +1,4 @@
-"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
+"""The data collectors of a node's health. Written by script/subjects.py."""
 
 from __future__ import annotations
 

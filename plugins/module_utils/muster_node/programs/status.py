@@ -16,7 +16,7 @@ from ..launch.computing import GPU, ask
 from ..launch.own import identity
 from ..launch.seats import NOT_SEEN, ROOT, holder, locks, name_of, readable
 from ..looks import next_boot
-from ..tools import files, process
+from ..tools import check_results, files, process
 from ..tools.disk import disk_facts
 from ..tools.program import answer
 from ..tools.run import read
@@ -42,6 +42,7 @@ def look(request: Json) -> Json:
         "kernel": platform.release(),
         "uptime": read("/proc/uptime").text.split()[:1],
         "restart": any(os.path.exists(path) for path in RESTART),
+        "checked": check_results.summary(),
         "load": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
         "driver": driver,
