@@ -3,8 +3,8 @@ decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
 causes, candidates, ruled_out as in cases/decide; first: the first of the candidates; never: ids that are neither
-reported nor ruled out; not_possible: ids that are not reported, but may be ruled out; said {rank: text that must be found in the rank's log}; shown: texts that must be printed;
-never_said: text that no line of the diagnosis contains.
+reported nor ruled out; not_possible: ids that are not reported, but may be ruled out; said {rank: text that must be
+found in the rank's log}; shown: texts that must be printed; never_said: text that no line of the diagnosis contains.
 """
 
 from __future__ import annotations

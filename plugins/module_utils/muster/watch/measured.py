@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ..health.metrics import escaped, textfile
@@ -74,8 +73,15 @@ def _of_gpus(gpus: list[dict[str, Any]]) -> Iterator[Metric]:
         "muster_gpu_power_watts": (("power", "draw"), 1),
     }
     for name, (place, factor) in read.items():
-        values = [(_gpu(gpu), reduce(dict.__getitem__, place, gpu)) for gpu in gpus if not gpu["lost"]]
-        yield Metric(name, [(labels, value * factor) for labels, value in values if isinstance(value, (int, float))])
+        values = [(_gpu(gpu), _value(gpu, place)) for gpu in gpus if not gpu["lost"]]
+        yield Metric(name, [(labels, value * factor) for labels, value in values if value is not None])
+
+
+def _value(gpu: Mapping[str, Any], place: tuple[str, ...]) -> float | None:
+    value: Any = gpu
+    for key in place:
+        value = value[key]
+    return None if value is None else float(value)
 
 
 def _gpu(gpu: Mapping[str, Any]) -> dict[str, str]:
