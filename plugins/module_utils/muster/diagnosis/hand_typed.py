@@ -7,6 +7,7 @@ of each node, so that the cause checks can compare them.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..launch.launchers import TORCHRUN
@@ -15,8 +16,9 @@ from ..launch.planned import LaunchPlan, PlannedNode
 from ..launch.unit import launch_of
 from ..verdict.commands import playbook
 from ..verdict.words import few
-from .arguments import arguments, is_host
-from .launched import SCHEMA
+from .arguments import arguments
+from .launched import shape_of
+from .log_arguments import endpoint, number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,16 +41,13 @@ class Typed(NamedTuple):
     @property
     def head(self) -> tuple[str, int]:
         """Return the address and the port of the head node according to the arguments."""
-        address, _, port = self.told.get("rdzv_endpoint", "").rpartition(":")
-        address = self.told.get("master_addr") or address
-        address = address.strip("[]")
-        return address if is_host(address) else "", number(self.told.get("master_port") or port) or PORT
+        address, port = endpoint([self.told])
+        return address, port or PORT
 
     @property
     def place(self) -> int:
-        known = number(self.told.get("node_rank", ""))
         first = min((shot["rank"] for shot in self.agent["ranks"]), default=0)
-        return first if known is None else known
+        return number(self.told["node_rank"]) if "node_rank" in self.told else first
 
     @property
     def nproc(self) -> int:
@@ -139,39 +138,29 @@ def one_launch(agents: Mapping[str, Sequence[Agent]], user: str) -> list[Typed]:
 def case_shape(typed: Sequence[Typed], nodes: Mapping[str, NodeSpec], gathered: Gathered) -> CaseShape:
     address, port = most(one.head for one in typed)
     planned = [planned_as(one, nodes[one.node]) for one in typed]
-    expected = [number(one.told.get("nnodes", "").rpartition(":")[2]) or len(typed) for one in typed]
-    return {
-        "schema": SCHEMA,
-        "launch": {
-            "launch_id": "",
-            "how": "foreign",
-            "own": False,
-            "live": True,
-            "backend": "",
-            "launcher": TORCHRUN.name,
-            "world_size": max(expected) * typed[0].nproc,
-            "master_addr": address or planned[0]["address"],
-            "master_port": port,
-            "timeout": 0.0,
-            "nodes": planned,
-            "ending": "",
-            "ending_text": "the launch is running and was not started by Muster",
-            "ending_node": "",
-            "starting": False,
-            "began": min(one.agent["started"] for one in typed),
-            "stop_began": 0.0,
-        },
-        "ranks": [one for each in planned for one in silent_ranks(each)],
-        "nodes": [running(one.node) for one in typed],
-        "start": gathered.start,
-        "end": gathered.end,
-        "snapshots": gathered.snapshots,
-        "agents": {one.node: [one.agent] for one in typed},
-        "findings": gathered.findings,
-        "ran": gathered.ran,
-        "not_looked": gathered.not_looked,
-        "key": gathered.key,
+    expected = [number(one.told.get("nnodes", "")) or len(typed) for one in typed]
+    launch: LaunchFacts = {
+        "launch_id": "",
+        "how": "foreign",
+        "own": False,
+        "live": True,
+        "backend": "",
+        "launcher": TORCHRUN.name,
+        "world_size": max(expected) * typed[0].nproc,
+        "master_addr": address or planned[0]["address"],
+        "master_port": port,
+        "timeout": 0.0,
+        "nodes": planned,
+        "ending": "",
+        "ending_text": "the launch is running and was not started by Muster",
+        "ending_node": "",
+        "starting": False,
+        "began": min(one.agent["started"] for one in typed),
+        "stop_began": 0.0,
     }
+    ranks = [one for each in planned for one in silent_ranks(each)]
+    agents = {one.node: [one.agent] for one in typed}
+    return shape_of(launch, ranks, [running(one.node) for one in typed], replace(gathered, agents=agents))
 
 
 def planned_as(one: Typed, spec: NodeSpec) -> LaunchNode:
@@ -193,16 +182,21 @@ def plan_of(launch: LaunchFacts, user: str) -> LaunchPlan:
 
 
 def silent_ranks(planned: LaunchNode) -> Iterable[RankEnd]:
-    for local, rank in enumerate(planned["ranks"]):
-        yield {
-            "rank": rank,
-            "node": planned["node"],
-            "local_rank": local,
-            "code": None,
-            "gone_at": None,
-            "stderr": "",
-            "error": "",
-        }
+    return (rank_end(rank, planned["node"], local) for local, rank in enumerate(planned["ranks"]))
+
+
+def rank_end(
+    rank: int, node: str, local: int, code: int | None = None, gone_at: float | None = None, stderr: str = ""
+) -> RankEnd:
+    return {
+        "rank": rank,
+        "node": node,
+        "local_rank": local,
+        "code": code,
+        "gone_at": gone_at,
+        "stderr": stderr,
+        "error": "",
+    }
 
 
 def running(node: str) -> NodeEnd:
@@ -223,7 +217,3 @@ def running(node: str) -> NodeEnd:
 
 def most(heads: Iterable[tuple[str, int]]) -> tuple[str, int]:
     return Counter(heads).most_common(1)[0][0]
-
-
-def number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 7 else None  # no port or count is longer

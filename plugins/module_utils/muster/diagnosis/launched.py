@@ -51,11 +51,17 @@ def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: 
     when the evidence was gathered."""
     world = max(1, record.plan.world_size)
     longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, MOST_TEXT // (world + len(record.reports))))
+    ranks = [one for report in record.reports for one in ranks_of(record.plan, report, epoch, longest)]
+    nodes = [node_end(report, epoch, longest) for report in record.reports]
+    return shape_of(facts(record, epoch, timeout, live=live), ranks, nodes, gathered)
+
+
+def shape_of(launch: LaunchFacts, ranks: list[RankEnd], nodes: list[NodeEnd], gathered: Gathered) -> CaseShape:
     return {
         "schema": SCHEMA,
-        "launch": facts(record, epoch, timeout, live=live),
-        "ranks": [one for report in record.reports for one in ranks_of(record.plan, report, epoch, longest)],
-        "nodes": [node_end(report, epoch, longest) for report in record.reports],
+        "launch": launch,
+        "ranks": ranks,
+        "nodes": nodes,
         "start": gathered.start,
         "end": gathered.end,
         "snapshots": gathered.snapshots,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .arguments import OWN, SHARED, arguments, is_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 LAUNCHER = re.compile(
     r"(?:^|[\s/])(?P<name>torchrun|torch\.distributed\.(?:run|launch)|accelerate(?:-launch| launch)"
@@ -109,15 +109,16 @@ def words_of(command: str, variables: Mapping[str, str]) -> list[str]:
 
 def number(text: str) -> int:
     last = text.rpartition(":")[2]  # --nnodes=1:3
-    return int(last) if last.isdigit() and len(last) < 6 else 0
+    return int(last) if last.isdecimal() and len(last) < 7 else 0  # no port or count is longer
 
 
-def endpoint(told: Sequence[Mapping[str, str]]) -> tuple[str, int]:
+def endpoint(told: Iterable[Mapping[str, str]]) -> tuple[str, int]:
     """Return the address and the port of the rendezvous according to the first node that names them. An invalid host
     name is left out."""
     port = ""
     for one in told:
-        host, _, at = one.get("rdzv_endpoint", "").partition(":")
+        host, colon, at = one.get("rdzv_endpoint", "").rpartition(":")
+        host, at = (host.strip("[]"), at) if colon else (at, "")
         if not is_host(host):
             host, at = one.get("master_addr", ""), one.get("master_port", at)
         if is_host(host):

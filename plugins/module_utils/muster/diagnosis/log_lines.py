@@ -69,7 +69,7 @@ SAMPLE = 400  # lines
 MOST_OF_THEM = 0.9  # share of the lines of a file with a host before them, if the inventory has no such host
 LONGEST_LINE = 8000
 
-FIRST, MARKED, LAST = 6_000, 6_000, 20_000  # characters of one source
+FIRST, MARKED, LAST = 4_000, 4_000, 16_000  # characters of one source
 # Words of errors and of launch arguments: a line with one of them is kept, even if it is in the middle of a log.
 CONSPICUOUS = ("rror", "WARN", "ailed", "xception", "imed out", "illed", "enied", "nranks", "MASTER_", "nnodes")
 
@@ -118,16 +118,16 @@ def unwrapped(text: str, hosts: Collection[str]) -> Iterator[tuple[str, dict[str
     device, node_rank. hosts: names of known nodes, in lower case."""
     lines = (ESCAPE.sub("", text) if "\x1b" in text else text).splitlines()
     hosts = {*hosts, *hosts_before(lines)}
-    pending = ""  # the beginning of a line that the container runtime has split
+    begun, places = "", dict[str, str]()  # of a line that the container runtime has split
     for line in lines:
         for part in messages(line) if line.startswith("{") else ((line, {}),):
             rest, found = without_prefixes(*part, hosts)
-            pending += rest
-            if found.get("part") != "P" or len(pending) > LONGEST_LINE:
-                yield pending, found
-                pending = ""
-    if pending:
-        yield pending, {}
+            begun, places = begun + rest, {**found, **places}
+            if found.get("part") != "P" or len(begun) > LONGEST_LINE:
+                yield begun, places
+                begun, places = "", {}
+    if begun:
+        yield begun, places
 
 
 def without_prefixes(line: str, found: dict[str, str], hosts: Collection[str]) -> tuple[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .log_arguments import number
+from .log_lines import LineSource
 from .log_processes import output_of, shared_out
 from .log_sources import of_node_rank
 
@@ -43,10 +44,11 @@ def participants(lines: ForeignLines, known: Sequence[Known], size: LaunchSize) 
     named = named_nodes(lines, list(addresses), size)
     slots = node_slots(lines, named, size, seen)
     ranks: dict[str, list[int]] = {node: [] for node in slots}
+    spoken = lines.ranks
     only = named[0] if len(named) == 1 and len(known) < 2 else UNNAMED
     for rank in range(size.world):
         usual = slots[rank // size.per_node] if size.per_node and rank // size.per_node < len(slots) else ""
-        node = seen.get(rank) or usual or (only if rank in lines.by_rank else "")
+        node = seen.get(rank) or usual or (only if rank in spoken else "")
         if node:
             ranks.setdefault(node, []).append(rank)
     ranks.update({node: [] for node in named if node not in ranks and (node in lines.nodes or not slots)})
@@ -62,13 +64,15 @@ def participants(lines: ForeignLines, known: Sequence[Known], size: LaunchSize) 
 
 def size_of(lines: ForeignLines) -> LaunchSize:
     said = {name: [number(one.get(name, "")) for one in lines.told.values()] for name in SIZES}
-    per_node = max(said["nproc_per_node"], default=0) or max((local + 1 for _, local in lines.by_local), default=0)
+    locals_ = [source for source in lines.lines if source.kind == "local"]
+    per_node = max(said["nproc_per_node"], default=0) or max((one.number + 1 for one in locals_), default=0)
     nodes = min(max(said["nnodes"], default=0), MOST_RANKS)
     ended = (end.rank for ends in lines.ends.values() for end in ends if end.rank is not None)
-    seen = max((*lines.by_rank, *lines.places, *ended), default=-1) + 1
-    with_locals = len({node for node, _ in lines.by_local})
+    seen = max((*lines.ranks, *lines.places, *ended), default=-1) + 1
+    with_locals = len({one.node for one in locals_})
     world = min(max(*said["world_size"], nodes * per_node, with_locals * per_node, seen, 0), MOST_RANKS)
-    joining = (int(one["expected"]) for line in lines.all_lines if "clients" in line and (one := JOINED.search(line)))
+    all_lines = (line for said in lines.lines.values() for line in said if "clients" in line)
+    joining = (int(one["expected"]) for line in all_lines if (one := JOINED.search(line)))
     return LaunchSize(world, per_node, max(nodes, -(-world // per_node) if per_node else 0), max(joining, default=0))
 
 
@@ -109,48 +113,51 @@ def node_slots(lines: ForeignLines, named: Sequence[str], size: LaunchSize, seen
     return list(dict.fromkeys(found))
 
 
-def number_the_others(lines: ForeignLines, ranks: dict[str, list[int]]) -> None:
+def number_the_others(found: ForeignLines, ranks: dict[str, list[int]]) -> None:
     """Give a rank to each process that ended or failed, and whose rank is unknown. Lines that a process of a node wrote
     are added to its rank."""
+    lines = found.lines
     if len(ranks) < 2:  # also the lines without a node are from this one
         node = next(iter(ranks), UNNAMED)
-        lines.by_node.setdefault(node, []).extend(lines.by_node.pop("", ()))
-        lines.ends.setdefault(node, []).extend(lines.ends.pop("", ()))
-        lines.by_local = {(node, local): said for (_, local), said in lines.by_local.items()}
         ranks.setdefault(node, [])
+        for source in [source for source in lines if not source.node and source.kind != "rank"]:
+            found.add(source._replace(node=node), lines.pop(source))
+        found.ends.setdefault(node, []).extend(found.ends.pop("", ()))
     else:
         there = [rank for them in ranks.values() for rank in them]
-        hand_over(lines, "", there, [end for ends in lines.ends.values() for end in ends if end.rank is not None])
-        if output_of(lines.by_node.get("", ())).has_failed:
-            lines.by_node.setdefault(UNNAMED, []).extend(lines.by_node.pop(""))
+        hand_over(found, "", there, [end for ends in found.ends.values() for end in ends if end.rank is not None])
+        if output_of(lines.get(LineSource(""), ())).has_failed:
+            found.add(LineSource(UNNAMED), lines.pop(LineSource("")))
             ranks.setdefault(UNNAMED, [])
     for node, there in ranks.items():
-        failed = [one for one, said in lines.by_pid.items() if one[0] == node and output_of(said).has_failed]
+        processes = [source for source in lines if source[:2] == (node, "pid")]
+        failed = [source for source in processes if output_of(lines[source]).has_failed]
         if not there:
-            ended = max((end.local + 1 for end in lines.ends.get(node, ())), default=0)
-            own = max(ended, len(failed), int(output_of(lines.by_node.get(node, ())).has_failed))
+            ended = max((end.local + 1 for end in found.ends.get(node, ())), default=0)
+            own = max(ended, len(failed), int(output_of(lines.get(LineSource(node), ())).has_failed))
             first = max((rank + 1 for them in ranks.values() for rank in them), default=0)
             there.extend(range(first, first + own))
-        silent = [rank for rank in there if rank not in lines.by_rank]
-        lines.by_rank.update({rank: lines.by_pid.pop(one) for rank, one in zip(silent, failed, strict=False)})
-        hand_over(lines, node, there, lines.ends.get(node, []))
-    for node, pid in list(lines.by_pid):
-        lines.by_node.setdefault(node, []).extend(lines.by_pid.pop((node, pid)))
+        spoken = found.ranks
+        silent = [rank for rank in there if rank not in spoken]
+        given = {source: LineSource("", "rank", rank) for rank, source in zip(silent, failed, strict=False)}
+        for source in processes:
+            found.add(given.get(source, LineSource(node)), lines.pop(source))
+        hand_over(found, node, there, found.ends.get(node, []))
 
 
-def hand_over(lines: ForeignLines, node: str, ranks: Sequence[int], ends: Sequence[ProcessEnd]) -> None:
+def hand_over(found: ForeignLines, node: str, ranks: Sequence[int], ends: Sequence[ProcessEnd]) -> None:
     """Move lines of a node's log to the ranks that wrote them: the ranks that failed, by time; else, if there is a
     failure, the only rank of the node or one without lines of its own."""
-    log = lines.by_node.get(node, [])
+    log = found.lines.get(LineSource(node), [])
     codes = sorted((end for end in ends if end.code not in (0, STOPPED)), key=lambda one: one.at)
     owners = list(dict.fromkeys(rank for end in codes if (rank := rank_of(end, ranks)) in ranks))
     if not owners and node and output_of(log).has_failed:
-        owners = [*(rank for rank in ranks if rank not in lines.by_rank), *ranks][:1]
+        owners = [*(sorted({*ranks} - found.ranks)), *ranks][:1]
     left, given = shared_out(log, owners)
     if given:
-        lines.by_node[node] = left
+        found.lines[LineSource(node)] = left
     for rank, said in given.items():
-        lines.by_rank.setdefault(rank, []).extend(said)
+        found.add(LineSource("", "rank", rank), said)
 
 
 def rank_of(end: ProcessEnd, ranks: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..launch.agent_log import AGENT_FAILED
-from ..launch.tracebacks import CHAIN, TRACEBACK_START, end_of_traceback, fatal_error, is_cascade
+from ..launch.tracebacks import TRACEBACK_START, end_of_traceback, fatal_error, is_cascade
 from .arguments import is_host
 
 if TYPE_CHECKING:
@@ -76,27 +76,15 @@ def rank_of_process(lines: Iterable[str]) -> int | None:
 
 
 def blocks_of(lines: Sequence[str]) -> Iterator[tuple[bool, bool, list[str]]]:
-    """Yield (by the launcher, is a traceback, lines) for each part of a node's log. An empty line belongs to the part
-    before it, and a chained exception to the traceback that follows."""
+    """Yield (by the launcher, is a traceback, lines) for each part of a node's log."""
     at = 0
     while at < len(lines):
-        end = at + 1
-        if TRACEBACK_START.match(lines[at]):
-            end = end_of_traceback(list(lines), at)
-            while (after := next_start(lines, end)) > end:
-                end = end_of_traceback(list(lines), after)
-            block = list(lines[at:end])
-            yield LAUNCHER_FRAME.search("\n".join(block)) is not None, True, block
-        else:
-            yield LAUNCHER_LINE.search(lines[at]) is not None, False, [lines[at]]
+        is_traceback = TRACEBACK_START.match(lines[at]) is not None
+        end = end_of_traceback(list(lines), at) if is_traceback else at + 1
+        block = list(lines[at:end])
+        of_launcher = LAUNCHER_FRAME if is_traceback else LAUNCHER_LINE
+        yield of_launcher.search("\n".join(block)) is not None, is_traceback, block
         at = end
-
-
-def next_start(lines: Sequence[str], end: int) -> int:
-    """Return the start of a traceback that continues a chain of exceptions; `end` if there is none."""
-    there = range(end, min(end + 4, len(lines)))
-    chained = any(CHAIN.match(lines[at]) for at in there)
-    return next((at for at in there if TRACEBACK_START.match(lines[at])), end) if chained else end
 
 
 class NodeOutput(NamedTuple):

@@ -17,7 +17,7 @@ from .log_lines import KeptLines, LineSource, unwrapped
 from .log_processes import SPOKEN, process_ends, rank_of_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .log_processes import ProcessEnd
 
@@ -38,14 +38,11 @@ class Known(NamedTuple):
 
 @dataclass
 class ForeignLines:
-    """Log lines by source. by_node: output of launchers by node, with "" for an unknown source. by_pid: lines of
-    processes that are no launcher, by node and process id. places: the nodes where the ranks ran. ends: how processes
-    ended, by node. told: launch arguments by node, with "" for all nodes. backends: named in the logs."""
+    """Log lines by source. A rank has no node there, but in `places`; a launcher whose node is unknown has the node "".
+    ends: how processes ended, by node. told: launch arguments by node, with "" for all nodes. launched: whether a
+    launcher printed anything. backends: named in the logs."""
 
-    by_rank: dict[int, list[str]] = field(default_factory=dict)
-    by_local: dict[tuple[str, int], list[str]] = field(default_factory=dict)
-    by_pid: dict[tuple[str, int], list[str]] = field(default_factory=dict)
-    by_node: dict[str, list[str]] = field(default_factory=dict)
+    lines: dict[LineSource, list[str]] = field(default_factory=dict)
     places: dict[int, str] = field(default_factory=dict)
     ends: dict[str, list[ProcessEnd]] = field(default_factory=dict)
     told: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -53,16 +50,17 @@ class ForeignLines:
     backends: set[str] = field(default_factory=set)
 
     @property
-    def all_lines(self) -> Iterator[str]:
-        for parts in (self.by_rank, self.by_local, self.by_pid, self.by_node):
-            for lines in parts.values():
-                yield from lines
+    def ranks(self) -> set[int]:
+        return {source.number for source in self.lines if source.kind == "rank"}
 
     @property
     def nodes(self) -> list[str]:
         """Return the nodes that the logs name, in the order of their appearance."""
-        named = (*self.by_node, *(node for node, _ in (*self.by_local, *self.by_pid)), *self.ends, *self.told)
+        named = (*(source.node for source in self.lines), *self.ends, *self.told)
         return [node for node in dict.fromkeys(named) if node]
+
+    def add(self, source: LineSource, lines: Iterable[str]) -> None:
+        self.lines.setdefault(source, []).extend(lines)
 
 
 def of_node_rank(number: int) -> str:
@@ -89,28 +87,23 @@ def node_named(names: Mapping[str, str], host: str) -> str:
 
 
 def node_of_path(path: str, names: Mapping[str, str]) -> str:
-    """Return the node with the longest name among the words of the path: node1.log does not belong to node10."""
-    words = {
-        word
-        for part in path.lower().split("/")
-        for word in (part, *re.split(r"[^\w.-]+|_|\.(?:log|out|err|txt)\b.*$", part))
-    }
-    found = sorted((name for name in names if name in words), key=len)
-    return names[found[-1]] if found else ""
+    """Return the node with the longest name in the last part of the path that names a node: node1.log does not belong
+    to node10."""
+    for part in reversed(path.lower().split("/")):
+        found = [one for one in names if one in part and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9])", part)]
+        if found:
+            return names[max(found, key=len)]
+    return ""
 
 
 def nodes_of_paths(paths: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
     """Return the node of each log by its path. Without an inventory, files whose names differ only in a number, such as
     worker-0.log and worker-1.log, are logs of different nodes."""
-    found = {path: node_of_path(path, names) for path in paths}
     if names:
-        return found
+        return {path: node_of_path(path, names) for path in paths}
     stems = {path: path.rpartition("/")[2].partition(".")[0] for path in paths}
-    alike: dict[str, set[str]] = {}
-    for stem in stems.values():
-        alike.setdefault(re.sub(r"\d+", "#", stem), set()).add(stem)
-    of_nodes = {stem for form, them in alike.items() if len(them) > 1 and not form.startswith("slurm") for stem in them}
-    return {path: stem if stem in of_nodes and is_host(stem) else "" for path, stem in stems.items()}
+    forms = Counter(re.sub(r"\d+", "#", stem) for stem in set(stems.values()) if not stem.startswith("slurm"))
+    return {path: stem if forms[re.sub(r"\d+", "#", stem)] > 1 else "" for path, stem in stems.items()}
 
 
 def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
@@ -122,20 +115,14 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
     nodes = nodes_of_paths(logs, names)
     for path, text in logs.items():
         fixed = source_of_path(path, nodes[path])
-        if fixed.kind == "rank" and fixed.node:
-            found.places.setdefault(fixed.number, fixed.node)
         for line, prefix in unwrapped(text, names):
             source = source_of(prefix, nodes[path], names) if prefix else LineSource(nodes[path])
-            if source.kind == "rank" and source.node:
-                found.places.setdefault(source.number, source.node)
             if "device" in prefix and source.kind == "pid":
                 devices[source.node, source.number] = int(prefix["device"])
             if fixed.kind:
                 if source.kind == "rank":
                     numbers.setdefault(fixed, source.number)
                 source = fixed
-            if source.kind == "rank":
-                source = source._replace(node="")
             if source not in kept:
                 if len(kept) > MOST_SOURCES:
                     source = LineSource(source.node)
@@ -143,7 +130,7 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
             kept[source].add(line)
         found.backends |= {one for one in ("nccl", "gloo") if one in text or one.upper() in text}
     for source, rank in numbers.items():
-        kept.setdefault(LineSource("", "rank", rank), kept.pop(source, KeptLines()))
+        kept.setdefault(LineSource(source.node, "rank", rank), kept.pop(source, KeptLines()))
     assign(found, {source: one.lines for source, one in kept.items()}, devices, names)
     return found
 
@@ -174,51 +161,36 @@ def assign(
     """Add the lines of each source to the rank, the process or the node that wrote them."""
     parsed = {source: arguments_in(lines) for source, lines in kept.items()}
     found.launched = any(
-        launched or (source.kind in ("", "task") and SPOKEN.search("\n".join(kept[source])) is not None)
+        launched or (source.kind in ("", "task", "pid") and SPOKEN.search("\n".join(kept[source])) is not None)
         for source, (_, launched) in parsed.items()
     )
-    sources = {source: real_source(source, tasks_are_ranks=not found.launched) for source in kept}
-    for source, lines in kept.items():
-        node, kind, _ = sources[source]
-        if kind in ("", "pid"):
-            for one in process_ends("\n".join(lines)):
-                found.ends.setdefault(node_named(names, one.host) or node or one.host, []).append(one)
-    several = shared_devices(devices)
-    for source, lines in kept.items():
-        node, kind, number = sources[source]
-        if kind == "pid":
-            end = next((one for one in found.ends.get(node, ()) if one.pid == number), None)
-            rank = rank_of_process(lines) if end is None or end.rank is None else end.rank
-            if rank is not None:
-                found.places.setdefault(rank, node)
-                kind, number = "rank", rank
-            elif end is not None or ((node, number) in devices and node not in several):
-                kind, number = "local", devices[node, number] if end is None else end.local
-        where = found.places.get(number, "") if kind == "rank" else node
-        told = {name: value for name, value in parsed[source][0].items() if kind in ("", "pid") or name == "world_size"}
-        for name, value in told.items():
-            found.told.setdefault(where, {}).setdefault(name, value)
-        match kind:
-            case "rank":
-                found.by_rank.setdefault(number, []).extend(lines)
-            case "local":
-                found.by_local.setdefault((node, number), []).extend(lines)
-            case "pid":
-                found.by_pid.setdefault((node, number), []).extend(lines)
-            case _:
-                found.by_node.setdefault(node, []).extend(lines)
-
-
-def real_source(source: LineSource, *, tasks_are_ranks: bool) -> LineSource:
-    """Return the rank or the node that a task number of srun or mpirun stands for."""
-    if source.kind != "task":
-        return source
-    if tasks_are_ranks:
-        return LineSource("", "rank", source.number)
-    return LineSource(source.node or of_node_rank(source.number))
-
-
-def shared_devices(devices: Mapping[tuple[str, int], int]) -> set[str]:
-    """Return the nodes on which several processes use the same device number, which is then no local rank."""
+    for (node, kind, number), lines in kept.items():
+        for end in process_ends("\n".join(lines)) if kind in ("", "task", "pid") else ():
+            here = node or (of_node_rank(number) if kind == "task" else end.host)
+            found.ends.setdefault(node_named(names, end.host) or here, []).append(end)
     used = Counter((node, device) for (node, _), device in devices.items())
-    return {node for (node, _), processes in used.items() if processes > 1}
+    for source, lines in kept.items():
+        node, kind, number = source
+        if kind == "task":  # of a rank, or of the launcher of a node
+            node, kind = (node or of_node_rank(number), "") if found.launched else (node, "rank")
+        elif kind == "pid":
+            device = devices.get((node, number))
+            by_device = None if device is None or used[node, device] > 1 else device
+            kind, number = process_of(number, lines, found.ends.get(node, ()), by_device)
+        for name, value in parsed[source][0].items():
+            if kind in ("", "pid") or name == "world_size":
+                found.told.setdefault(node, {}).setdefault(name, value)
+        if kind == "rank":
+            if node:
+                found.places.setdefault(number, node)
+            node = ""
+        found.add(LineSource(node, kind, number if kind else 0), lines)
+
+
+def process_of(pid: int, lines: Sequence[str], ends: Sequence[ProcessEnd], device: int | None) -> tuple[str, int]:
+    """Return the kind and the number of a process: its rank by torchrun's summary or by NCCL, its local rank by
+    torchrun or by its device, or else its process id."""
+    end = next((one for one in ends if one.pid == pid), None)
+    rank = rank_of_process(lines) if end is None or end.rank is None else end.rank
+    local = device if end is None else end.local
+    return ("rank", rank) if rank is not None else ("pid", pid) if local is None else ("local", local)

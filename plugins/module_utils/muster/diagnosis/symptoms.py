@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..launch.endings import Ending, never
 from ..launch.tracebacks import RANK_PREFIX, fatal_error, last_traceback
@@ -42,6 +42,7 @@ RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank without an exception
 MOST_LINES = 400  # last lines of each log
 LONGEST = 2000  # characters of a line that are matched
+DIGITS = re.compile(r"[0-9]+")
 
 
 def read(case: LaunchCase) -> list[Symptom]:
@@ -107,8 +108,8 @@ def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
         final = [*last_words(end), *end["error"].splitlines()]
         before = [RANK_PREFIX.sub("", line) for line in end["stderr"].splitlines()[-MOST_LINES:]]
         when = end["gone_at"] or 0.0
+        known = within(list(dict.fromkeys((*before, *final))), case.texts)
         for lines, is_final in ((final, True), (before, False)):
-            known = within(lines, case.texts)
             for line in lines if known else ():
                 yield from of_line(line, end["node"], end["rank"], when, case.texts, known, final=is_final)
 
@@ -145,17 +146,31 @@ def of_line(
         yield Symptom(text.id, node, rank, when, line.strip(), dict(about), text.victim, final)
 
 
+class TextPattern(NamedTuple):
+    """The pattern of a text, for one line and for many lines at once (MULTILINE). numbered: the pattern contains a
+    number."""
+
+    line: re.Pattern[str]
+    lines: re.Pattern[str]
+    numbered: bool
+
+
 @lru_cache(maxsize=8)
-def compiled(more: tuple[Text, ...]) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
-    """Return the patterns of all texts in two forms: for one line, and for many lines at once (MULTILINE)."""
-    return tuple((re.compile(text.pattern), re.compile(text.pattern, re.MULTILINE)) for text in (*TEXTS, *more))
+def compiled(more: tuple[Text, ...]) -> tuple[TextPattern, ...]:
+    patterns = [text.pattern for text in (*TEXTS, *more)]
+    return tuple(
+        TextPattern(re.compile(one), re.compile(one, re.MULTILINE), DIGITS.search(one) is not None) for one in patterns
+    )
 
 
 def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
     """Return the indexes of the texts found in these lines. Most texts occur in no log, so searching all lines at once
-    for each text is faster than matching line by line, which takes seconds with hundreds of ranks."""
-    whole = "\n".join(line[:LONGEST] for line in lines)
-    return tuple(number for number, (_, pattern) in enumerate(compiled(more)) if pattern.search(whole))
+    for each text is faster than matching line by line, which takes seconds with hundreds of ranks. For texts without a
+    number, of several lines that differ only in numbers one is enough."""
+    lines = [line[:LONGEST] for line in lines]
+    whole, shapes = "\n".join(lines), "\n".join({DIGITS.sub("0", line): line for line in lines}.values())
+    known = enumerate(compiled(more))
+    return tuple(number for number, one in known if one.lines.search(whole if one.numbered else shapes))
 
 
 @lru_cache(maxsize=4096)
@@ -165,7 +180,7 @@ def matches(
     """Return the known texts that match the line, with their groups. The result is cached, because most ranks print the
     same lines."""
     patterns = compiled(more)
-    found = ((number, patterns[number][0].search(line)) for number in known)
+    found = ((number, patterns[number].line.search(line)) for number in known)
     return tuple(
         (number, tuple((name, value.strip()) for name, value in match.groupdict().items() if value is not None))
         for number, match in found

@@ -7,10 +7,8 @@ beginning and the end are read.
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import gzip
-import lzma
 import os
 import re
 import sys
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
 # Names of logs in a folder, rotated and compressed ones included; a file given by name may have any.
 LOG = re.compile(
     r"(?P<base>[^.]+|.*\.(?:log|out|err|txt|jsonl?|stdout|stderr|[oe]\d+))"
-    r"(?:[.-](?P<number>\d{1,8}))?(?P<packed>\.(?:gz|bz2|xz))?"
+    r"(?:[.-](?P<number>\d{1,8}))?(?P<packed>\.gz)?"
 )
-CORRUPT = (EOFError, zlib.error, lzma.LZMAError)
-ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MOST_SEEN = 100_000  # names in a folder and the folders below it
 MOST_FILES = 2000
 MOST_BYTES = 64_000_000  # of all files together
@@ -67,14 +64,13 @@ class LogParts(NamedTuple):
     @property
     def text(self) -> str:
         """Return the text. The last part begins with a whole line."""
-        marks = [mark for mark in ENCODINGS if self.first.startswith(mark)]
-        encoding = ENCODINGS[marks[0]] if marks else "utf-8"
-        first, last = self.first[len(marks[0]) if marks else 0 :], self.last
-        if not self.is_cut:
-            return (first + last).decode(encoding, "replace")
-        odd = (self.size - len(last)) % 2 if encoding.startswith("utf-16") else 0
-        end = last[odd:].decode(encoding, "replace")
-        return f"{first.decode(encoding, 'replace')}\n{end.partition(chr(10))[2] or end}"
+        encoding = next((name for mark, name in ENCODINGS.items() if self.first.startswith(mark)), "utf-8")
+        if self.is_cut:
+            end = self.last[(self.size - len(self.last)) % 2 :].decode(encoding, "replace")
+            text = f"{self.first.decode(encoding, 'replace')}\n{end.partition(chr(10))[2] or end}"
+        else:
+            text = (self.first + self.last).decode(encoding, "replace")
+        return text.removeprefix("\ufeff")
 
 
 def read_standard_input() -> ForeignLogs:
@@ -88,8 +84,8 @@ def read_logs(where: str) -> ForeignLogs:
     if path.is_file():
         try:
             return _logs_of({str(path): _read(str(path), LONGEST, links=True)})
-        except (OSError, *CORRUPT) as problem:
-            raise PlanError([f"{where} cannot be read ({_why(problem)})."]) from None
+        except OSError as problem:
+            raise PlanError([f"{where} cannot be read ({problem.strerror or problem})."]) from None
     others: list[str] = []
     if path.is_dir():
         folder, found = path, sorted(_below(path, others), key=_by_age)
@@ -128,9 +124,9 @@ def _below(folder: Path, others: list[str]) -> Iterator[str]:
 def _by_age(path: str) -> tuple[str, int]:
     """Sort rotated logs before the log that continues them: x.log.2, x.log.1, x.log; x.log-20260101, x.log."""
     name = LOG.fullmatch(path)
-    if name is None or name["number"] is None:
-        return (name["base"] if name else path, MOST_SEEN**2)
-    return (name["base"], int(name["number"]) * (1 if len(name["number"]) == len("20260101") else -1))
+    number = name["number"] if name else None
+    age = 10**8 if number is None else int(number) if len(number) == len("20260101") else -int(number)
+    return (name["base"] if name else path, age)
 
 
 def _read_all(folder: Path, found: list[str]) -> ForeignLogs:
@@ -147,8 +143,8 @@ def _read_all(folder: Path, found: list[str]) -> ForeignLogs:
                     parts[str(folder / name)] = one
             except files.UnsafePathError as problem:
                 left_out.append(printable(f"{folder / name} {problem.strerror}"))
-            except (OSError, *CORRUPT) as problem:
-                left_out.append(printable(f"{folder / name} cannot be read ({_why(problem)})"))
+            except OSError as problem:
+                left_out.append(printable(f"{folder / name} cannot be read ({problem.strerror or problem})"))
     return _logs_of(parts, left_out)
 
 
@@ -164,22 +160,15 @@ def _logs_of(parts: dict[str, LogParts], left_out: Sequence[str] = ()) -> Foreig
 
 def _read(path: str, most: int, *, within: int | None = None, links: bool = False) -> LogParts:
     with files.opened(path, within=within, links=links) as handle, open(handle, "rb", closefd=False) as stream:
-        name = LOG.fullmatch(path)
-        match name["packed"] if name else None:
-            case ".gz":
-                return _parts(gzip.GzipFile(fileobj=stream), most)
-            case ".bz2":
-                return _parts(bz2.BZ2File(stream), most)
-            case ".xz":
-                return _parts(lzma.LZMAFile(stream), most)
-            case _:
-                return _parts(stream, most, os.fstat(handle).st_size)
+        if path.endswith(".gz"):
+            return _parts(gzip.GzipFile(fileobj=stream), most)
+        return _parts(stream, most, os.fstat(handle).st_size)
 
 
 def _parts(stream: BufferedIOBase, most: int, size: int = 0) -> LogParts:
     """Read the beginning and the end. size: of a file that can be read from any place."""
     room, first, last, seen, held = most - most // 4, b"", deque[bytes](), 0, 0
-    with suppress(*CORRUPT):  # a truncated file: what was read so far
+    with suppress(EOFError, zlib.error):  # a truncated file: what was read so far
         while seen < max(size, MOST_STREAMED) and (chunk := stream.read1(CHUNK)):
             seen += len(chunk)
             if len(first) < most // 4:
@@ -191,7 +180,3 @@ def _parts(stream: BufferedIOBase, most: int, size: int = 0) -> LogParts:
             while held - len(last[0]) >= room:
                 held -= len(last.popleft())
     return LogParts(first, b"".join(last)[-room:], max(seen, size))
-
-
-def _why(problem: Exception) -> str:
-    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

@@ -54,6 +54,8 @@ def differing_node(option: str) -> Places:
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         known = values(case, option)
+        if option == "world_size" and not known:  # torchrun computes it
+            return
         votes = vote(known)
         what = "" if votes.agree else shown_values(option, votes)
         odd = [node for node, _ in votes.odd] if votes.usual is not None and len(known) > 2 else []
@@ -69,7 +71,9 @@ def differs(option: str) -> Question:
         known = values(case, option)
         if not vote(known).agree:
             return yes(place.what, "launcher arguments")
-        gaps = [node for node in case.nodes if node not in told(case)]
+        gaps = [node for node in case.nodes if node not in told(case) or (known and node not in known)]
+        if not known and "told" in case.seen:  # a log does not contain all arguments
+            gaps = case.nodes
         if gaps:
             return not_looked(case.seen["not_looked"].get(gaps[0], f"the launcher arguments of {gaps[0]} are unknown"))
         return no(f"{name} is the same on all nodes", "launcher arguments")
@@ -151,6 +155,7 @@ CAUSES = (
     disagreement("endpoint", "rdzv_endpoint", "rendezvous endpoints"),
     disagreement("id", "rdzv_id", "rendezvous IDs"),
     disagreement("backend", "rdzv_backend", "rendezvous backends"),
+    disagreement("world", "world_size", "world sizes"),
     Cause(
         "agreement.two_heads",
         group="agreement",

@@ -9,21 +9,21 @@ RUN = "Python 3.11, run here"
 TEXTS = (
     Text(
         "python.file_missing",
-        r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^']+)'",
+        r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<path>[^']+)'",
         "a file that the program opens is missing",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
         RUN,
     ),
     Text(
         "python.script_missing",
-        r"can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
+        r"can't open file '(?P<path>[^']+)': \[Errno 2\]",
         "the script is missing, or its relative path starts at a different folder",
         "/opt/muster/pytorch/current/bin/python: can't open file '/srv/train.py': [Errno 2] No such file or directory",
         RUN,
     ),
     Text(
         "python.permission",
-        r"PermissionError: \[Errno 1?3?\] (?:Permission denied|Operation not permitted)(?:: '(?P<path>[^']+)')?",
+        r"PermissionError: \[Errno 13?\] [^:]+(?:: '(?P<path>[^']+)')?",
         "the launch user is not permitted to read or write this file",
         "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
         RUN,
@@ -92,7 +92,7 @@ TEXTS = (
     Text(
         "python.download",
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
-        r"|[Cc]ouldn't connect to 'https?://(?P<server>[\w.-]+)",
+        r"|[Cc]ouldn't connect to 'https?://[\w.-]+",
         "a file could not be downloaded: the server cannot be reached from this node",
         "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
         "urllib3, huggingface_hub; read, not run",

@@ -31,7 +31,8 @@ TEXTS = (
     ),
     Text(
         "system.memory",
-        r"(?:^|: )(?:MemoryError\b|(?!.*ibv_).*Cannot allocate memory|.*DefaultCPUAllocator: can't allocate memory)",
+        r"(?:^|: )(?:MemoryError\b|\[Errno 12\]|(?!.*ibv_).*Cannot allocate memory"
+        r"|.*DefaultCPUAllocator: can't allocate memory)",
         "the process requested more memory than the system could provide",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
         " tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)",
@@ -53,7 +54,7 @@ TEXTS = (
     ),
     Text(
         "system.no_space",
-        r"(?:\[Errno 28\] |(?<!error: ))No space left on device(?! \(28\))(?:: '(?P<path>[^']+)')?",
+        r"(?:\[Errno 28\] [^:]+|(?<!error: )No space left on device(?! \(28\)))(?:: '(?P<path>[^']+)')?",
         "a file could not be written: the disk is full or has no free inodes",
         "OSError: [Errno 28] No space left on device: '/data/checkpoints/step_100.pt'",
         "Python 3.11, run here",
@@ -74,7 +75,7 @@ TEXTS = (
     ),
     Text(
         "system.read_only",
-        r"Read-only file system(?:: '(?P<path>[^']+)')?",
+        r"(?:\[Errno 30\] [^:]+|Read-only file system)(?:: '(?P<path>[^']+)')?",
         "the file system was mounted read-only, or the kernel remounted it read-only after an error",
         "OSError: [Errno 30] Read-only file system: '/data/checkpoints/step_100.pt'",
         "Python 3.11 and torch 2.13, run here",
@@ -89,14 +90,14 @@ TEXTS = (
     ),
     Text(
         "system.files",
-        r"Too many open files(?! in system)|received 0 items of ancdata",
+        r"\[Errno 24\] |Too many open files(?! in system)|received 0 items of ancdata",
         "the process reached its limit of open files and connections",
         "OSError: [Errno 24] Too many open files: '/data/part-00012.bin'",
         "Python 3.11, run here",
     ),
     Text(
         "system.tasks",
-        r"can't start new thread|\[Errno 11\] Resource temporarily unavailable|pthread_create failed"
+        r"can't start new thread|\[Errno 11\] |pthread_create failed"
         r"|Thread creation failed: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
         "the limit on processes and threads was reached",
         "RuntimeError: can't start new thread",
