@@ -169,14 +169,6 @@ def disk_of_controller(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return yes(case.launch["ending_text"], "the controller") if said else no()
 
 
-def servers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    for one in by:
-        if one.node:
-            server = one.about.get("name") or one.about.get("server") or "the server"
-            yield CausePlace(one.node, what=server)
-
-
 def leased(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (CausePlace(one.node) for one in by if one.node)
@@ -257,18 +249,6 @@ CAUSES = (
         symptoms=LOST,
         places=nodes_lost,
         confirm=(REACHED,),
-    ),
-    Cause(
-        "access.download",
-        group="access",
-        scope="node",
-        says="{node} cannot download files from {what}",
-        fix="Download the files beforehand to a path that every node has, or let the nodes reach the server. Test the"
-        " connection",
-        command=OnNode("curl -sSI https://{what}"),
-        symptoms=("python.download",),
-        places=servers,
-        confirm=(),
     ),
     Cause(
         "access.controller_cut_off",

@@ -57,11 +57,6 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(one.node) for one in by if one.node and (one.rank is not None or case.is_only_a_log))
 
 
-def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case, by
-    yield CausePlace()
-
-
 def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     return (CausePlace(node) for node in case.nodes)
@@ -280,18 +275,6 @@ CAUSES = (
             Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere, ADDRESSES),
         ),
         support=(OF_AN_ENGINE,),
-    ),
-    Cause(
-        "address.family",
-        group="address",
-        scope="config",
-        says="the ranks advertise addresses of different families (IPv4 and IPv6)",
-        fix="Let the host names of all nodes resolve to the same family, or set GLOO_SOCKET_IFNAME to an interface with"
-        " one family. Check what the host name resolves to",
-        command=OnNode("getent ahosts localhost"),
-        symptoms=("gloo.family",),
-        places=anywhere,
-        confirm=(),
     ),
     Cause(
         "address.other",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import OnNode, playbook
+from ...verdict.commands import playbook
 from ..drift import difference, environment, of_programs, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import furthest
@@ -183,18 +183,6 @@ CAUSES = (
             "program.checkpoint_sizes",
         ),
         "Set launch_project to copy the same code to all nodes at each launch, or copy the code manually",
-    ),
-    Cause(
-        "drift.nccl_library",
-        group="drift",
-        scope="node",
-        says="two NCCL libraries are on {node}: an older one is loaded instead of the one that torch was built with",
-        fix="Unset LD_LIBRARY_PATH and LD_PRELOAD, and remove the other NCCL package from the environment. List the"
-        " libraries",
-        command=OnNode("ldconfig -p"),
-        symptoms=("nccl.other_library",),
-        places=where_met,
-        confirm=(),
     ),
     Cause(
         "drift.environment",

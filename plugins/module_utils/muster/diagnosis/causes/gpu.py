@@ -319,18 +319,6 @@ CAUSES = (
         confirm=(Question("memory.free", "was the free memory of {node} used up?", free_memory, MEMINFO),),
     ),
     Cause(
-        "gpu.profiling",
-        group="gpu",
-        scope="node",
-        says="the driver on {node} lets only administrators read GPU performance counters, which the profiler needs",
-        fix="Set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or profile without hardware counters."
-        " Check RmProfilingAdminOnly",
-        command=OnNode("cat /proc/driver/nvidia/params"),
-        symptoms=("cuda.profiling",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "program.illegal_access",
         group="program",
         scope="code",

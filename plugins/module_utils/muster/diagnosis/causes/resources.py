@@ -371,17 +371,6 @@ CAUSES = (
         refute=(UNLIMITED,),
     ),
     Cause(
-        "resources.storage",
-        group="resources",
-        scope="node",
-        says="a disk or a network file system of {node} failed ({what})",
-        fix="Mount the file system again, and check its server, the network and the kernel log",
-        command=OnNode("journalctl --dmesg --lines=30", become=True),
-        symptoms=("system.storage",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "resources.processor_time",
         group="resources",
         scope="node",
