@@ -72,9 +72,7 @@ def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
 
 
 CHECKED = [cause for cause in CAUSES if any(not one.by_words for one in cause.confirm)]
-BY_EVIDENCE = [
-    cause for cause in CAUSES if cause not in CHECKED and (cause.confirm or cause.support or cause.decisive)
-]
+BY_EVIDENCE = [cause for cause in CAUSES if cause not in CHECKED and (cause.confirm or cause.support or cause.decisive)]
 
 
 @pytest.mark.parametrize("cause", CHECKED, ids=lambda cause: cause.id)

@@ -44,6 +44,7 @@ class Gathered:
     ran: dict[str, list[str]] = field(default_factory=dict)
     not_looked: dict[str, str] = field(default_factory=dict)
     boots: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, dict[str, str]] = field(default_factory=dict)
     key: str = ""
 
 
@@ -65,6 +66,7 @@ def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: 
         "ran": gathered.ran,
         "not_looked": gathered.not_looked,
         "boots": gathered.boots,
+        "paths": gathered.paths,
         "key": gathered.key,
     }
 

@@ -156,7 +156,9 @@ def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
         with_it = [one for one in known if number in one.calls]
         values = {one.rank: of(one.calls[number]) for one in with_it}
         if len(set(values.values()) - {""}) > 1:
-            return (f"call {number}: " if number else "") + ", ".join(in_words(value, values) for value in dict.fromkeys(values.values()))
+            return (f"call {number}: " if number else "") + ", ".join(
+                in_words(value, values) for value in dict.fromkeys(values.values())
+            )
     return ""
 
 

@@ -276,7 +276,9 @@ CAUSES = (
         symptoms=ADVERTISED,
         places=by_many,
         command=ADDRESSES,
-        confirm=(Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere, ADDRESSES),),
+        confirm=(
+            Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere, ADDRESSES),
+        ),
         support=(OF_AN_ENGINE,),
     ),
     Cause(

@@ -186,7 +186,9 @@ def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
-    unknown = next((why for one in case.all_failures if one.rank == place.rank and (why := says_no_reason(case, one))), None)
+    unknown = next(
+        (why for one in case.all_failures if one.rank == place.rank and (why := says_no_reason(case, one))), None
+    )
     return unknown or (yes(place.what, "launcher record of the rank") if end["code"] > 0 else no())
 
 
