@@ -23,7 +23,6 @@ def outside(name: str, says: str, fix: str, command: OnNode) -> Cause:
     """Return a cause outside the launch, which only its line suggests."""
     return Cause(
         f"before.{name}",
-        group="before",
         scope="node",
         says=f"{says} (before the launch, which did not begin there)",
         fix=fix,

@@ -131,7 +131,6 @@ PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from
 CAUSES = (
     Cause(
         "process.missing.file",
-        group="process",
         scope="node",
         says="{what} is missing on {node}",
         fix="Copy the file to the same path on every node, or use a path on shared storage. Check the path",
@@ -143,7 +142,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.permission",
-        group="process",
         scope="node",
         says="the launch user cannot read or write {what} on {node}",
         fix="Set the same owner and mode as on the other nodes. Check the path",
@@ -155,7 +153,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.package",
-        group="process",
         scope="node",
         says="the package {what} is missing from the environment of {node}",
         fix="Install the same environment on all nodes",
@@ -168,7 +165,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.library",
-        group="process",
         scope="node",
         says="the library {what} is missing on {node}",
         fix="Install the package that provides the library, or set LD_LIBRARY_PATH as on the other nodes",
@@ -180,7 +176,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.variable",
-        group="process",
         scope="node",
         says="the environment variable {what} is not set on {node}",
         fix="Set the variable in launch_env instead of in a login file on one node",
@@ -190,7 +185,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.launcher",
-        group="process",
         scope="node",
         says="the launcher could not be executed on {node} ({what})",
         fix="Install the same environment on all nodes",
@@ -203,7 +197,6 @@ CAUSES = (
     ),
     Cause(
         "process.options",
-        group="process",
         scope="config",
         says="a program rejected its options: {what}",
         fix="Correct the options of the launch",
