@@ -34,7 +34,7 @@ MISSED = 3
 
 
 @dataclass(frozen=True)
-class NodeAnswer:
+class CheckAnswer:
     """The result of one check.
 
     form: short or full. when: seconds since the epoch. seconds: duration. status: ok, fault or unknown. owner: node or
@@ -63,7 +63,7 @@ class NodeAnswer:
         return {"schema": 1, **asdict(self), "faults": list(self.faults), "warnings": list(self.warnings)}
 
 
-def answer(verdict: Verdict, *, node: str, form: str, when: float, seconds: float) -> NodeAnswer:
+def answer(verdict: Verdict, *, node: str, form: str, when: float, seconds: float) -> CheckAnswer:
     """Summarize the verdict of a node. A fault of the node outranks a fault of a user, and both outrank unknown."""
     findings = verdict["findings"]
     failed = sorted((one for one in findings if one["status"] == "fail"), key=_rank)
@@ -73,7 +73,7 @@ def answer(verdict: Verdict, *, node: str, form: str, when: float, seconds: floa
     unknown = [one for one in findings if one["status"] == "unknown"]
     status = FAULT if owner else UNKNOWN if unknown or not verdict["coverage"]["ran"] else OK
     worst = owned[owner] if owner else unknown
-    return NodeAnswer(
+    return CheckAnswer(
         node=node,
         form=form,
         when=when,

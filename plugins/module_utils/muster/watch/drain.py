@@ -11,7 +11,7 @@ from .answer import FAULT, NODE, OK
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .answer import NodeAnswer
+    from .answer import CheckAnswer
 
 OURS = "muster: "  # begins the reason of each drain by Muster
 QUARANTINE = f"{OURS}quarantine: "
@@ -56,7 +56,7 @@ class SlurmStep:
     holds: bool = False
 
 
-def decide(answer: NodeAnswer, nodes: Iterable[SlurmNode], own: str, quarantine: str | None = None) -> SlurmStep:
+def decide(answer: CheckAnswer, nodes: Iterable[SlurmNode], own: str, quarantine: str | None = None) -> SlurmStep:
     """Return the step for a node.
 
     Only a fault of the node drains it, and only one node, until a person has resumed that node or confirmed the drain

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..health.node import NodeHealth
-    from .answer import NodeAnswer
+    from .answer import CheckAnswer
 
 STATUS = {OK: 0, FAULT: 2, UNKNOWN: 3}
 HELP = {
@@ -31,7 +31,7 @@ MIB = 1024**2
 
 
 @dataclass
-class Metric:
+class TextMetric:
     """The samples of one metric: (labels, value)."""
 
     name: str
@@ -49,21 +49,21 @@ def shown(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def metrics(answer: NodeAnswer, health: NodeHealth) -> str:
+def metrics(answer: CheckAnswer, health: NodeHealth) -> str:
     """Return the text of the metrics file. Values that were not read have no sample."""
     owner = {"owner": answer.owner, "hard": str(answer.hard).lower(), "form": answer.form}
     found = [
-        Metric("muster_node_status", [(owner, STATUS[answer.status])]),
-        Metric("muster_node_check_seconds", [({"form": answer.form}, answer.seconds)]),
+        TextMetric("muster_node_status", [(owner, STATUS[answer.status])]),
+        TextMetric("muster_node_check_seconds", [({"form": answer.form}, answer.seconds)]),
         *_of_gpus(health["facts"]["gpu"]["gpus"]),
-        Metric("muster_gpu_xid_timestamp_seconds", list(_xids(health["facts"]["kernel_log"], answer.when))),
-        Metric("muster_launch_gpu", list(_launches(health["facts"]))),
+        TextMetric("muster_gpu_xid_timestamp_seconds", list(_xids(health["facts"]["kernel_log"], answer.when))),
+        TextMetric("muster_launch_gpu", list(_launches(health["facts"]))),
     ]
     own = "".join(line for metric in found if metric.samples for line in metric.lines())
     return textfile(findings_in(health["verdict"]), answer.when) + own
 
 
-def _of_gpus(gpus: list[dict[str, Any]]) -> Iterator[Metric]:
+def _of_gpus(gpus: list[dict[str, Any]]) -> Iterator[TextMetric]:
     # Name of the metric -> place of the value in the facts of a GPU, and its factor.
     read = {
         "muster_gpu_utilization_ratio": (("utilization",), 0.01),
@@ -74,7 +74,7 @@ def _of_gpus(gpus: list[dict[str, Any]]) -> Iterator[Metric]:
     }
     for name, (place, factor) in read.items():
         values = [(_gpu(gpu), _value(gpu, place)) for gpu in gpus if not gpu["lost"]]
-        yield Metric(name, [(labels, value * factor) for labels, value in values if value is not None])
+        yield TextMetric(name, [(labels, value * factor) for labels, value in values if value is not None])
 
 
 def _value(gpu: Mapping[str, Any], place: tuple[str, ...]) -> float | None:

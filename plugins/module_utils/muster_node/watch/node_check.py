@@ -91,7 +91,7 @@ def is_busy() -> bool:
     return bool(process.in_launches() or holders(driver_holders()["holders"], 0.0))
 
 
-def check(health: dict[str, Any], form: str) -> tuple[answers.NodeAnswer, dict[str, Any], str]:
+def check(health: dict[str, Any], form: str) -> tuple[answers.CheckAnswer, dict[str, Any], str]:
     """Return the answer, the findings and skipped checks, and the metrics."""
     began = time.monotonic()
     full = form == answers.FULL
@@ -105,7 +105,7 @@ def check(health: dict[str, Any], form: str) -> tuple[answers.NodeAnswer, dict[s
     return answer, report, metrics(answer, judged)
 
 
-def show(answer: answers.NodeAnswer, report: dict[str, Any], *, as_json: bool) -> None:
+def show(answer: answers.CheckAnswer, report: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({**answer.as_dict(), **report}) + "\n")
         return

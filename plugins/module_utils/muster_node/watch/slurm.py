@@ -13,7 +13,7 @@ from ..members.quarantine import kept
 from ..tools.run import run
 
 if TYPE_CHECKING:
-    from ansible.module_utils.muster.watch.answer import NodeAnswer
+    from ansible.module_utils.muster.watch.answer import CheckAnswer
 
 # A controller that does not respond must not hold up a prolog.
 SECONDS = 5.0
@@ -22,7 +22,7 @@ SECONDS = 5.0
 HOOKS = HEALTH, PROLOG, EPILOG = "health", "prolog", "epilog"
 
 
-def act(answer: NodeAnswer, hook: str) -> int:
+def act(answer: CheckAnswer, hook: str) -> int:
     """Drain or resume this node in Slurm, print what was done, and return the exit status of the hook.
 
     A prolog that ends with 1 makes Slurm requeue the job and drain the node, so this happens only if the node is
@@ -33,7 +33,7 @@ def act(answer: NodeAnswer, hook: str) -> int:
     return 1 if hook == PROLOG and step.holds else 0
 
 
-def _step(answer: NodeAnswer) -> tuple[SlurmStep, str]:
+def _step(answer: CheckAnswer) -> tuple[SlurmStep, str]:
     own = os.environ.get("SLURMD_NODENAME") or platform.node().partition(".")[0]
     listed = run("scontrol", "-o", "show", "nodes", seconds=SECONDS)
     if listed.why:
