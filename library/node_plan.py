@@ -141,8 +141,8 @@ options:
     type: dict
     suboptions:
       name: {description: Name of the account., type: str, required: true}
-      uid: {description: Uid of the account. If empty, the next free uid is used., type: str, default: ""}
-      gid: {description: Gid of the account's group. If empty, the next free gid is used., type: str, default: ""}
+      uid: {description: "Uid. If empty, that of an existing home, or the next free uid.", type: str, default: ""}
+      gid: {description: "Gid. If empty, that of an existing home, or the next free gid.", type: str, default: ""}
       shell: {description: Login shell of the account., type: path, default: /bin/bash}
       never_in:
         description: Groups that the account must not be a member of.

@@ -88,6 +88,8 @@ NEXT = {
         "Compare the numbers of all ranks, and read the log of the rank with the lowest `last enqueued`",
         "",
     ),
+    "nccl.failed": ("Look for earlier lines of the same rank with `CUDA error` or `nccl hit async error`", ""),
+    "nccl.init": ("Launch again with NCCL_DEBUG=WARN in launch_env, and look for NCCL's lines on this page", ""),
     "nccl.unique_id": (
         "Read the log of the rank after `from`: it shows why the rank did not arrive, or when it ended",
         "",

@@ -2,20 +2,28 @@
 """Write plugins/module_utils/muster/known/rows.py: data of roles/gpu_stack/files/versions.yml for code without YAML.
 
 Code for nodes may use only the standard library. Run it with .venv-dev/bin/python after a change of the table; a
-test compares the file with the output of --show.
+test compares the file with the output of --show. It prints the age of every table. --check only prints tables that
+are too old for a release; exit code 1 if there are any.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "roles/gpu_stack/files/versions.yml"
 TARGET = ROOT / "plugins/module_utils/muster/known/rows.py"
+SEEN = re.compile(r'^\s*seen: "?(\d{4}-\d{2}-\d{2})"?$', re.MULTILINE)
+FLOORS, MOST_DAYS = "roles/gpu_stack/files/floors.yml", 60
 HEAD = '''\
 """Data on GPUs and releases for programs without a YAML parser.
 
@@ -54,8 +62,22 @@ def _board(board: dict[str, Any], rates: dict[int, float]) -> str:
     return f"(({names}), {board.get('links')}, {rates[board['nvlink']]}, {board.get('offlines', True)})"
 
 
+def ages(today: date, *, only_old: bool = False) -> Iterator[str]:
+    """Yield a line with the age of each table, by its oldest row. only_old: only tables that are too old."""
+    for path in sorted(ROOT.glob("roles/*/files/*.yml")):
+        name, seen = path.relative_to(ROOT).as_posix(), SEEN.findall(path.read_text())
+        days = (today - date.fromisoformat(min(seen, default=str(today)))).days
+        if seen and (not only_old or (name == FLOORS and days > MOST_DAYS)):
+            yield f"{name}: {days} days{f', at most {MOST_DAYS} for a release' if name == FLOORS else ''}\n"
+
+
 if __name__ == "__main__":
+    TODAY = datetime.now(tz=timezone.utc).date()
     if sys.argv[1:] == ["--show"]:
         sys.stdout.write(known())
+    elif sys.argv[1:] == ["--check"]:
+        OLD = "".join(ages(TODAY, only_old=True))
+        sys.exit(f"Check the sources of these tables again:\n{OLD}" if OLD else 0)
     else:
         TARGET.write_text(known())
+        sys.stdout.writelines(ages(TODAY))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write plugins/module_utils/muster_node/looks/subjects.py: the inspections needed for a node's health.
+"""Write the lists of the subjects of a node's health, and of the inspections that they need.
 
-They come from LOOKS in the files of muster/health. Ansible copies only modules that are imported by name to a node, so
-the list is generated. Run it with .venv-dev/bin/python after a change of LOOKS. A test compares the file with the
-output of --show.
+The subjects are the files of muster/health with LOOKS and judge. Only modules that are imported by name are copied to a
+node, so the lists are generated. Run it with .venv-dev/bin/python after a new subject or a change of LOOKS. A test
+compares the files with the output of --show.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UTILS = ROOT / "plugins/module_utils"
-TARGET = UTILS / "muster_node/looks/subjects.py"
+SUBJECTS = UTILS / "muster/health/every_subject.py"
+LOOKS = UTILS / "muster_node/looks/subjects.py"
 TEXT = '''\
-"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
+"""{title} Written by script/subjects.py."""
 
 from __future__ import annotations
 
@@ -29,26 +30,42 @@ from . import (
 if TYPE_CHECKING:
     from types import ModuleType
 
-LOOKS: dict[str, ModuleType] = {{
+{name}: dict[str, ModuleType] = {{
 {entries}
 }}
 '''
 
 
-def listing() -> str:
-    """Return the text of the file."""
+def listings() -> dict[Path, str]:
+    """Return the text of each file."""
     sys.path.insert(0, str(UTILS))
+    folder = SUBJECTS.parent
+    modules = {
+        path.stem: importlib.import_module(f"muster.health.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))
+    }
+    subjects = {
+        name: module for name, module in modules.items() if hasattr(module, "LOOKS") and hasattr(module, "judge")
+    }
     common = importlib.import_module("muster.health.facts").LOOKS
-    subjects = importlib.import_module("muster.health.subjects").subjects()
-    names = sorted({*common, *(look for subject in subjects.values() for look in subject.LOOKS)})
+    looks = sorted({*common, *(look for subject in subjects.values() for look in subject.LOOKS)})
+    return {
+        SUBJECTS: listing("SUBJECTS", "The subjects of a node's health.", list(subjects)),
+        LOOKS: listing("LOOKS", "The data collectors of a node's health.", looks),
+    }
+
+
+def listing(name: str, title: str, modules: list[str]) -> str:
     return TEXT.format(
-        imports="\n".join(f"    {name}," for name in names),
-        entries="\n".join(f'    "{name}": {name},' for name in names),
+        title=title,
+        name=name,
+        imports="\n".join(f"    {module}," for module in modules),
+        entries="\n".join(f'    "{module}": {module},' for module in modules),
     )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--show"]:
-        sys.stdout.write(listing())
-    else:
-        TARGET.write_text(listing())
+    for target, text in listings().items():
+        if sys.argv[1:] == ["--show"]:
+            sys.stdout.write(text)
+        else:
+            target.write_text(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from recordings import RECORDED, provenance, recorded
+from recordings import RECORDED, each_link, provenance, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +99,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
         here[last] = value
     for answer in (look["smi"] or {}).values():
         answer.setdefault("code", None)
+        answer["text"] = each_link(answer["text"])
     return look
 
 

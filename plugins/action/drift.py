@@ -78,8 +78,9 @@ class ActionModule(ControllerAction):
     def said(self, look: DriftReport, done: list[str], nodes: Sequence[str], folder: Path) -> dict[str, Any]:
         said = collect(judge.findings(look.drifted, look.nodes))
         statuses = [judge.finding(one).status for one in look.drifted]
-        unknown = [one for one in said.findings if one.status == "unknown"]
-        summary = table.summary(nodes, look.drifted, statuses, unknown)
+        differences = [one.difference.check.id for one in look.drifted]
+        others = [one for one in said.findings if one.status in ("warn", "unknown") and one.id not in differences]
+        summary = table.summary(nodes, look.drifted, statuses, others)
         verdict = add_up(said.findings, summary, said.skipped)
         no_record = {name: one.no_record for name, one in look.nodes.items() if one.no_record and not one.down}
         kept = {
@@ -97,7 +98,7 @@ class ActionModule(ControllerAction):
         write_json(folder / "drift.json", kept)
         shown = [*zip(look.drifted, statuses, strict=True)]
         noted = [(one, status) for one, status in shown if status != "pass"]
-        lines = table.table([one for one, _ in noted], [status for _, status in noted], unknown, no_record)
+        lines = table.table([one for one, _ in noted], [status for _, status in noted], others, no_record)
         lines += [f"     {line}" for line in done]
         lines += [f"     {line}" for line in table.advice(look.drifted, statuses)]
         text = json.dumps(kept, indent=2) if self.options["json"] else "\n".join(lines or ["ok   nothing differs"])

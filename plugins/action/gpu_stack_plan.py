@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
+DGX = "/etc/dgx-release"
 MIRRORED = ("nvidia", "container_toolkit")
 OF_THE_CLUSTER = (
     *("cluster_torch_version", "pytorch_variant", "gpu_stack_driver", "gpu_stack_source"),
@@ -209,6 +210,7 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
     system, gpus = facts["system"], facts["gpus"]
     driver = DriverSeen(facts["stack"], gpus, facts["secure_boot"])
     runfile = [*facts["stack"]["runfile"]["programs"], *facts["stack"]["runfile"]["libraries"]]
+    dgx = DGX in facts["stack"]["files"]
     replaces = REMOVE_RUNFILE if values[REMOVE_RUNFILE] and runfile else ""
     return StackNodeFacts(
         name,
@@ -220,9 +222,11 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         gpu_count=values["cluster_gpus"],
         nvswitches=gpus["nvswitches"],
         kernels=tuple(facts["packages"]["kernels"]),
+        releases=tuple(driver.next_kernels),
         secure_boot=facts["secure_boot"],
         key_enrolled=facts["key_enrolled"],
-        managed=managed and not system["container"],
+        managed=managed and not system["container"] and not dgx,
+        dgx=dgx,
         container=system["container"],
         virtual=bool(system["virtual"]),
         driver=facts["packages"]["driver"] or gpus["driver_version"],

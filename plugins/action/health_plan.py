@@ -34,6 +34,7 @@ REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
     *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
     *("cluster_launch_nodes", "firewall_allow", "firewall_launch_ports"),
+    *("cluster_http_proxy", "cluster_https_proxy", "cluster_no_proxy"),
     *unencrypted.OPTIONS,
 )
 

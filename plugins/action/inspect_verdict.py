@@ -21,6 +21,7 @@ from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import InspectedNode
+from muster.inspect.floors import TABLE, floors_of
 from muster.inspect.gpus import reminder
 from muster.verdict.finding import add_up, findings_in, with_fix
 from muster_controller.artifacts.runs import run_id, write_json
@@ -28,7 +29,7 @@ from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import one_line
-from muster_controller.playbook.variables import registered
+from muster_controller.playbook.variables import project_root, registered
 from muster_controller.report.reporter import REPORTER
 
 if TYPE_CHECKING:
@@ -88,4 +89,5 @@ class ActionModule(ControllerAction):
         facts = look.get("facts")
         why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
         peers = {peer: request["cluster_address"] for peer, request in plan["requests"].items() if peer != name}
-        return InspectedNode(name, plan["requests"][name], facts, why, plan["platforms"], peers)
+        floors = floors_of(self._loader.load_from_file(str(project_root() / TABLE)))
+        return InspectedNode(name, plan["requests"][name], facts, why, plan["platforms"], peers, floors)

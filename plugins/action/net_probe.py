@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from muster.net_probe import judge, links, names
 from muster.net_probe.cluster import Cluster, untried
 from muster_controller.nodes.connection import connect
+from muster_controller.nodes.dropped import count
 from muster_controller.nodes.messages import Messages
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.nodes.streams import CALLER, Streams
@@ -108,6 +109,7 @@ class Probe:
             self.messages.ask(name, "probe", message, program=CALLER)
         timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.requests)
         self.probed = self.gather("probe", list(self.served), timeout)
+        count(self.messages, self.served, self.probed)
 
     def peer(self, name: str) -> dict[str, Any]:
         request, served = self.requests[name], self.served.get(name)

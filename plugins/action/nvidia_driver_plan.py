@@ -64,7 +64,7 @@ class ActionModule(ControllerAction):
         name = self.task_vars["inventory_hostname"]
         facts = self.task_vars[self.options["look"]]["facts"]
         request = self._request(self.options, name, facts)
-        seen = DriverState(facts["stack"], facts["gpus"], facts["secure_boot"])
+        seen = DriverState(facts["stack"], facts["gpus"], facts["secure_boot"], facts["key_enrolled"])
         plan = make_plan(request, seen)
         wrong = settle(plan, request, self.options["stage"])
         if wrong:

@@ -28,6 +28,7 @@ from muster_controller.diagnosis.diagnosing import Diagnosing, failed
 from muster_controller.diagnosis.rule_files import site_rules
 from muster_controller.launch.attempts import Attempts
 from muster_controller.launch.elsewhere import find, opened
+from muster_controller.launch.exporting import export
 from muster_controller.launch.given import read_given
 from muster_controller.launch.image import read_image
 from muster_controller.launch.launch_options import cluster_folder, request_of, settings_of
@@ -96,6 +97,8 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             if self.asked.run_as == SELF and self.own_plan:
                 plan = self.own_plan(NAME)
+            if self.asked.export_to:
+                return export(self.asked, self.request, self.inventory)
             shown = masked(plan, self.redaction)
             Display().display(describe(shown) + not_asked_yet(self.asked.run_as, self.cluster.users_root))
             return {"plan": shown.as_json(), "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}

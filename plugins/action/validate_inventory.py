@@ -168,9 +168,18 @@ def cluster_of(inventory: Inventory) -> dict[str, Any]:
         name, kept = node.text("cluster_name"), node.text("cluster_artifacts_dir")
         if kept and re.fullmatch(CLUSTER_NAME, name):
             names = [one.name for one in inventory.nodes]
-            keep = node.number("cluster_artifacts_keep") or 0
             return {
-                "cluster": {"name": name, "folder": str(Path(kept).absolute() / name), "nodes": names, "keep": keep}
+                "cluster": {
+                    "name": name,
+                    "folder": str(Path(kept).absolute() / name),
+                    "nodes": names,
+                    "keep": node.number("cluster_artifacts_keep") or 0,
+                    "notify": {
+                        "url_file": node.text("cluster_notify_url_file"),
+                        "command": node.variables.get("cluster_notify_command") or [],
+                        "format": node.text("cluster_notify_format"),
+                    },
+                }
             }
     return {}
 

@@ -354,6 +354,8 @@ class CallbackModule(DefaultCallback):
         if line:
             # If a program reads standard output, the last line goes to standard error.
             self._display.display(f"\n{line}", color=color, stderr=aside)
+        if warning := REPORTER.tell_others(self._status, line, self._verdict):
+            self._display.warning(warning)
 
     def _of_onboarding(self, page: str) -> tuple[str, str] | None:
         """Return the last line of a run that onboards nodes. Shows the lines about each node first."""

@@ -1,7 +1,8 @@
-"""Measure how many seconds it takes until N nodes have the files of one node over links with a limited rate: for one
+r"""Measure how many seconds it takes until N nodes have the files of one node over links with a limited rate: for one
 copy, for all copies from one node (a star), and along a chain, which is how wheels and projects are distributed.
 
-PYTHONPATH=tests/integration:plugins/module_utils .venv-dev/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
+PYTHONPATH=tests:tests/integration:plugins/module_utils \
+  .venv-dev/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
 
 Run as root on a machine with the sandbox's image and network (created by script/demo or script/test). The benchmark
 creates its own containers without an init and removes them afterwards. tbf limits each link in both directions; the

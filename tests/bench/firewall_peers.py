@@ -1,6 +1,6 @@
 """Measure the cost of firewall rules for many peers: the role's single step, compared with one `ufw allow` per peer.
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 
 Needs a running sandbox. ufw is enabled without rules before each measurement. The node keeps the last rules until
 playbooks/network.yml runs again. Seconds depend on the machine and its load. The values in the other columns do not.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from machines import find_machine, run_playbook
+from machines import find_machine, list_nodes, run_playbook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ class Cost:
 
 
 def main(peers: int, name: str) -> None:
+    list_nodes(2)
     machine = find_machine(name)
     addresses = [f"{NETWORK}{number // 250}.{number % 250 + 1}" for number in range(peers)]
     with tempfile.TemporaryDirectory() as folder:

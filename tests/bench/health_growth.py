@@ -1,6 +1,6 @@
 """Measure how the cost of a network check grows with the number of nodes, compared with one task per pair of nodes.
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
 
 Needs a running sandbox with at least this number of nodes (script/demo --nodes 16). SSH connections are already open,
 as in a second run. Bytes include all headers of the traffic between controller and nodes in both directions, but not
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machines import find_machine, run_playbook
+from machines import find_machine, list_nodes, run_playbook
 
 if TYPE_CHECKING:
     from machines import Machine, Result
@@ -41,6 +41,7 @@ class Cost:
 
 
 def main(numbers: list[int]) -> None:
+    list_nodes(max(numbers))
     print("nodes", "way", "seconds", "tasks", "kB", sep="\t")
     for number in numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]

@@ -1,7 +1,7 @@
 """Compare the cost of a Muster launch with plain torchrun over SSH. Both use the same payload and the same nodes, and
 alternate.
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
 
 Needs a running sandbox with PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
 Muster's time includes work that a manual launch omits: Muster validates the inventory, checks the nodes, fetches all
@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from machines import NODES, find_machine, run_playbook
+from machines import NODES, find_machine, list_nodes, run_playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,7 @@ HAND = "/var/tmp/launch-overhead"
 
 
 def main(times: int, steps: int) -> None:
+    list_nodes(2)
     machines = [find_machine(name) for name in NODES[:2]]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

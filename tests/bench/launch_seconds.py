@@ -1,7 +1,7 @@
 r"""Measure the seconds until a launch starts and until its verdict, compared with an SSH loop that runs the same
 torchrun commands. Both run alternately on 2 and 8 nodes. Also measure the link probe before a start.
 
-PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
+PYTHONPATH=tests:tests/integration:plugins/module_utils:plugins/plugin_utils \
   .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
 Needs a running sandbox with at least this number of nodes and PyTorch. Without PyTorch, both run a torchrun stub that
@@ -25,7 +25,7 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 
 import standin_torchrun
 from launch_overhead import launch_task, typed
-from machines import find_machine, run_playbook
+from machines import find_machine, list_nodes, run_playbook
 from muster.launch.planned import LaunchPlan, PlannedNode
 from muster_controller.launch.link_probe import probe_links
 from muster_controller.nodes.connection import NodeConnection
@@ -43,6 +43,7 @@ PROBES = 7
 
 def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
     init_plugin_loader()
+    list_nodes(max(numbers))
     print("nodes", "way", *PARTS, sep="\t")
     for number in numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]

@@ -1,7 +1,7 @@
 """Measure how much observation of the ranks (launch_observe) slows down a training run, in pairs of launches with and
 without observation.
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
 
 Needs a running sandbox with PyTorch: one rank on each of two nodes. The two launches of a pair run one after the other,
 in alternating order, so that other load affects both equally. Results are medians.
@@ -16,13 +16,14 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from machines import NODES, run_playbook
+from machines import NODES, list_nodes, run_playbook
 
 PAYLOAD = Path(__file__).parent / "small_training.py"
 SAID = re.compile(r"steps per second: ([\d.]+)")
 
 
 def main(pairs: int, steps: int) -> None:
+    list_nodes(2)
     found: dict[bool, list[float]] = {True: [], False: []}
     with tempfile.TemporaryDirectory() as name:
         for number in range(pairs):

@@ -1,7 +1,7 @@
 """Measure how the cost of a second run on finished nodes grows with the nodes, compared with a full run and an older
 commit.
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
 
 Needs a running sandbox with at least this number of nodes, on which all steps have run (script/demo --nodes 8). FOLDER
 is a checkout of the commit to compare with (git worktree add). The benchmark adds links to this checkout's .venv and
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from health_growth import count, counted
-from machines import find_machine
+from machines import find_machine, list_nodes
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def main() -> None:
     ways = {"now": (ROOT, []), "full=true": (ROOT, ["-e", "full=true"])}
     if given.before:
         ways["before"] = (given.before, [])
+    list_nodes(max(given.numbers))
     print("nodes", "way", "seconds", "processor", "tasks", "kB", "load", sep="\t")
     for number in given.numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]

@@ -1,7 +1,7 @@
 """Measure the duration of the status screen, compared with a ping of all nodes and with the list of launches. The
 variants alternate on the same nodes, and run again with one silent node (a paused container).
 
-PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
+PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
 
 Needs a running sandbox with at least this number of nodes, with or without PyTorch. Seconds are the duration of the
 whole command. Connections are already open (ControlPersist). Results are medians with minimum and maximum. The load
@@ -16,7 +16,7 @@ import sys
 import time
 from statistics import median
 
-from machines import find_machine
+from machines import find_machine, list_nodes
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 PLAYBOOK = BIN / "ansible-playbook"
@@ -28,6 +28,7 @@ WAYS = {
 
 
 def main(times: int, numbers: list[int]) -> None:
+    list_nodes(max(numbers))
     print("nodes", "silent", "command", "seconds", "load", sep="\t")
     for number in numbers:
         limit = ",".join(f"node{place}" for place in range(1, number + 1))

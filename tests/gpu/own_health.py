@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from muster.health import node
 from muster.launch.unit import unit_properties
 from muster_node.looks import health
-from muster_node.programs import collective_ranks
 from muster_node.tools.pack import sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
 from muster_node.tools.run import run as command
+from muster_node.units import collective_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -135,17 +135,18 @@ def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
     return Result(run.rc, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout.read()), run.stats or {}, list(run.events))
 
 
-def list_nodes() -> None:
-    """Add the nodes after the second node to the inventory, as script/demo --nodes does. Keep existing entries."""
+def list_nodes(count: int = len(NODES)) -> None:
+    """Write the inventory of the tests with this number of nodes, as script/demo --nodes does. Keep existing
+    entries."""
     for name in ("hosts.yml", "group_vars"):
         if not (INVENTORY / name).exists():
             INVENTORY.mkdir(parents=True, exist_ok=True)
             (INVENTORY / name).symlink_to(SANDBOXES / name)
     more = INVENTORY / "hosts_more.yml"
     listed = yaml.safe_load(more.read_text())["gpu_nodes"]["hosts"] if more.exists() else {}
-    missing = [name for name in NODES[2:] if name not in listed]
-    if missing:
-        hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in missing}
+    named = {f"node{number}": 10 + number for number in range(3, count + 1)}
+    if missing := named.keys() - listed:
+        hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.{named[name]}"} for name in sorted(missing)}
         more.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {**listed, **hosts}}}))
 
 

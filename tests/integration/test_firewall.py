@@ -7,17 +7,15 @@ import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from conftest import UP_TO_NETWORK
+from firewalls import PLAYBOOK, TASK, bare, state, unmanaged
 from machines import find_machine
-from outside import EVERY_PORT, LISTENER, Scan, conversation, listeners, scan, stubs
+from outside import EVERY_PORT, LISTENER, Scan, conversation, listeners, scan
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
-from snapshot import differences, take
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-PLAYBOOK = "tests/integration/payloads/firewall.yml"
-TASK = "Apply the firewall rules"
 MASTER_PORT = 29500
 TRAINING = [MASTER_PORT, 32768, 40001, 50021]
 SERVICE = 8080
@@ -46,6 +42,7 @@ iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
 iptables -t nat -A DOCKER ! -i docker0 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 172.17.0.2:80
 iptables -t nat -A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
 iptables -N DOCKER-USER
+iptables -I FORWARD -i docker0 ! -o docker0 -j ACCEPT
 iptables -I FORWARD -j DOCKER-USER
 iptables -A DOCKER-USER -s 198.51.100.66/32 -j DROP
 iptables -A DOCKER-USER -j RETURN
@@ -65,6 +62,7 @@ nft delete table inet site
 iptables -t nat -F
 iptables -t nat -X DOCKER
 iptables -D FORWARD -j DOCKER-USER
+iptables -D FORWARD -i docker0 ! -o docker0 -j ACCEPT
 iptables -D INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
 ip6tables -D INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
 for chain in f2b-sshd DOCKER-USER; do iptables -F $chain; iptables -X $chain; done
@@ -88,16 +86,11 @@ def outsider(play: Play) -> Machine:
 
 @pytest.fixture(scope="module")
 def nodes(play: Play) -> Iterator[list[Machine]]:
-    """Yield two nodes with ufw as delivered by a provider. One has its own rules. Configure both nodes afterwards."""
-    machines = [find_machine(name) for name in ("node1", "node2")]
-    for machine in machines:
-        bare(machine)
-    for rule in FOREIGN:
-        machines[0].inside("ufw", *rule)
-    yield machines
-    for machine in machines:
-        bare(machine)
-    assert play(PLAYBOOK, extravars=FRESH).rc == 0
+    """Yield two nodes without rules of Muster. The first has its own rules."""
+    with unmanaged(play, FRESH) as machines:
+        for rule in FOREIGN:
+            machines[0].inside("ufw", *rule)
+        yield machines
 
 
 @pytest.fixture
@@ -105,19 +98,6 @@ def serving(nodes: list[Machine]) -> Iterator[list[Machine]]:
     """Yield the two nodes with a listener on every port."""
     with listeners(nodes[0], [DROPPED, *PORTS[1:]]), listeners(nodes[1], [DROPPED, *PORTS[1:]]):
         yield nodes
-
-
-def bare(machine: Machine) -> None:
-    """Reset ufw to the state of its package: off and without rules."""
-    machine.inside(
-        "sh", "-c", "ufw --force disable && cp /usr/share/ufw/iptables/*.rules /etc/ufw/ && chmod 640 /etc/ufw/*.rules"
-    )
-
-
-def state(machine: Machine) -> str:
-    """Return the active firewall and its files."""
-    command = "nft --stateless list ruleset; cat /etc/default/ufw /etc/ufw/*.conf /etc/ufw/*.rules"
-    return machine.inside("sh", "-c", command).stdout
 
 
 def of_others(machine: Machine) -> list[str]:
@@ -304,22 +284,9 @@ def test_existing_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[
 
 
 def test_ports_published_by_a_container_engine_are_reported(play: Play, nodes: list[Machine]) -> None:
-    rule = [
-        "DOCKER",
-        "!",
-        "-i",
-        "docker0",
-        "-p",
-        "tcp",
-        "--dport",
-        "8081",
-        "-j",
-        "DNAT",
-        "--to-destination",
-        "172.17.0.2:80",
-    ]
+    rule = "DOCKER ! -i docker0 -p tcp --dport 8081 -j DNAT --to-destination 172.17.0.2:80"
     nodes[0].inside("iptables", "-t", "nat", "-N", "DOCKER")
-    nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
+    nodes[0].inside("sh", "-c", f"iptables -t nat -A {rule}")
     try:
         said = "port 8081/tcp is published by iptables -t nat, chain DOCKER and bypasses the firewall"
         role = play(PLAYBOOK, limit="node1")
@@ -424,112 +391,6 @@ def test_additional_peers_add_no_tasks_or_round_trips(play: Play, nodes: list[Ma
     assert costs[0] == costs[1]
     assert costs[0][1] > 0
     assert play(PLAYBOOK, limit=machine.name).rc == 0
-
-
-# ---------------------------------------------------------------- services of others
-
-# Stubs: listeners with the names and ports of the real programs. The first four are neighbours on the first node.
-NEIGHBOURS = (
-    {"slurmctld": "6817", "slurmd": "6818", "node_exporter": "9100", "prometheus": "9090"},
-    {"rpc.mountd": "20048", "ollama": "11434", "k3s-agent": "10250 8472/udp", "raylet": "8076"},
-)
-DESKTOP = {"avahi-daemon": "5353/udp", "cupsd": "631", "rpcbind": "111 111/udp", "systemd-resolve": "5355 5355/udp"}
-RECORD = "/var/lib/muster/firewall-before.json"
-
-
-@pytest.fixture
-def lab(nodes: list[Machine]) -> Iterator[list[Machine]]:
-    """Yield two nodes with inactive firewalls, services of a lab and of a desktop, and without a record."""
-    for machine in nodes:
-        bare(machine)
-        machine.inside("rm", "-f", RECORD)
-    with ExitStack() as running:
-        for machine, neighbours in zip(nodes, NEIGHBOURS, strict=True):
-            running.enter_context(stubs(machine, {**neighbours, **DESKTOP}))
-        yield nodes
-
-
-def test_run_stops_before_any_change_if_it_would_block_services(
-    play: Play, lab: list[Machine], outsider: Machine
-) -> None:
-    before = [take(machine) for machine in lab]
-    with conversation(outsider, lab[0], 7001) as say:
-        assert say("a user") == "a user"
-        shown = play("playbooks/inspect.yml")
-        checked = play("site.yml", tags="inspect", check=True)
-        stopped = [play("site.yml", tags=UP_TO_NETWORK), play("playbooks/network.yml"), play(PLAYBOOK)]
-    assert (shown.rc, checked.rc) == (0, 0), shown.stdout
-    lines = [
-        "node1: Slurm (slurmctld in slurmctld.service, slurmd in slurmd.service), ports 6817/tcp, 6818/tcp",
-        "node1: Prometheus exporter (node_exporter in node_exporter.service), port 9100/tcp",
-        "node1: Prometheus (prometheus in prometheus.service), port 9090/tcp",
-        f"(connected now: {outsider.address})",
-        "node2: NFS (rpcbind in rpcbind.service, rpc.mountd in rpc.mountd.service), ports 111/tcp, 111/udp, 20048/tcp",
-        "node2: Ollama (ollama in ollama.service), port 11434/tcp",
-        "node2: Kubernetes (k3s-agent in k3s-agent.service), ports 8472/udp, 10250/tcp",
-        "node2: Ray (raylet in raylet.service), port 8076/tcp",
-    ]
-    tables = [next(iter(one.results("Evaluate the inspection").values()))["msg"] for one in (shown, checked)]
-    said = [*tables, *(" ".join(result.stdout.split()) for result in stopped)]
-    for line in lines:
-        assert [line.removeprefix("node1: ").removeprefix("node2: ") in one for one in said[:4]] == [True] * 4, line
-        assert all(line in one for one in said[2:4]), line
-    for result, one in zip(stopped, said[2:], strict=True):
-        assert result.rc != 0
-        assert "{port: 6817, comment: slurmctld}, {port: 6818, comment: slurmd}" in one
-        assert "to firewall_cut: firewall_cut: [" in one
-    assert "mDNS (avahi-daemon in avahi-daemon.service), port 5353/udp [default installation]" in said[0]
-    assert [differences(old, take(machine)) for old, machine in zip(before, lab, strict=True)] == [[], []]
-
-
-def test_allowed_and_waived_services_and_defaults_do_not_stop_a_run(
-    play: Play, lab: list[Machine], outsider: Machine
-) -> None:
-    """The state before is recorded once. Leaving restores it."""
-    first, second = lab
-    before = [state(machine) for machine in lab]
-    allow = [{"port": 6817}, {"port": 6818, "from": [f"{outsider.address}/32"]}, {"port": 9100}, {"port": 9090}]
-    decided: dict[str, Any] = {
-        "firewall_allow": allow,
-        "firewall_cut": ["NFS", "ollama", "10250/tcp", "8472/udp", "Ray"],
-    }
-    result = play("site.yml", tags=UP_TO_NETWORK, extravars=decided)
-    assert result.rc == 0, result.stdout
-    assert scan(outsider, first.address, 631, 6817, 6818, 9090, 9100).open == [6817, 6818, 9090, 9100]
-    assert scan(outsider, second.address, 8076, 10250, 11434, 20048).open == []
-    assert play("site.yml", tags=UP_TO_NETWORK, extravars=decided).changed == []
-    records = [machine.inside("stat", "-c", "%a %U %Y %i", RECORD).stdout for machine in lab]
-    assert [record.split()[:2] for record in records] == [["600", "root"]] * 2
-    recorded = json.loads(first.inside("cat", RECORD).stdout)["ufw"]
-    assert ("ENABLED=no" in recorded["conf"], "muster" in recorded["files"]["user.rules"]) == (True, False)
-    decided["firewall_allow"] = allow[:1]
-    decided["firewall_cut"] += ["Slurm", "Prometheus", "Prometheus exporter"]
-    assert {f"node1: {TASK}", f"node2: {TASK}"} <= {*play(PLAYBOOK, extravars=decided).changed}
-    assert [machine.inside("stat", "-c", "%a %U %Y %i", RECORD).stdout for machine in lab] == records
-    first.inside("ufw", "allow", "7777/tcp")
-    left = play(PLAYBOOK, extravars={"part": "forget"})
-    assert left.rc == 0, left.stdout
-    first.inside("ufw", "delete", "allow", "7777/tcp")
-    assert [machine.inside("ufw", "status").stdout for machine in lab] == ["Status: inactive\n"] * 2
-    assert [machine.inside("ls", RECORD, check=False).returncode for machine in lab] == [2, 2]
-    assert [settings(state(machine)) for machine in lab] == [settings(one) for one in before]
-    assert play(PLAYBOOK, extravars={"part": "forget"}).changed == []
-
-
-def test_ufw_stays_active_without_a_record(play: Play, nodes: list[Machine]) -> None:
-    machine = nodes[0]
-    assert play(PLAYBOOK, limit=machine.name).rc == 0
-    machine.inside("rm", "-f", RECORD)
-    left = play(PLAYBOOK, limit=machine.name, extravars={"part": "forget"})
-    assert left.rc == 0, left.stdout
-    assert "ufw stays active, because the state of the firewall before Muster is not recorded" in left.stdout
-    assert "Status: active" in machine.inside("ufw", "status").stdout
-    assert play(PLAYBOOK, limit=machine.name).rc == 0
-
-
-def settings(state: str) -> list[str]:
-    """Return ufw's settings and rules in a state."""
-    return [line for line in state.splitlines() if line.startswith(("DEFAULT_", "ENABLED=", "### tuple"))]
 
 
 # ---------------------------------------------------------------- no lockout

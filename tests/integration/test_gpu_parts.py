@@ -177,7 +177,7 @@ def test_components_are_held_at_one_version(applied: Result, node: Machine) -> N
     there = packages(node)
     assert there["libnccl2"] == there["libnccl-dev"] == "2.29.7-1+cuda13.2"
     assert {there[name] for name in HELD if "container" in name} == {"1.20.1-1"}
-    assert {there[name] for name in HELD if name.startswith("datacenter")} == {"1:4.6.1-1"}
+    assert {there[name] for name in HELD if name.startswith("datacenter")} == {"1:4.7.0-1"}
     assert set(node.inside("apt-mark", "showhold").stdout.split()) >= HELD
     # The repositories have a newer version for a newer CUDA.
     assert "2.32.3" in node.inside("apt-cache", "madison", "libnccl2").stdout
@@ -321,7 +321,7 @@ def test_conflicting_packages_are_refused(applied: Result, node: Machine, apply:
     # With the user's consent, the package is removed.
     assert apply(dcgm_install=True, dcgm_remove_old=True).rc == 0
     assert "datacenter-gpu-manager" not in packages(node)
-    assert packages(node)["datacenter-gpu-manager-4-core"] == "1:4.6.1-1"
+    assert packages(node)["datacenter-gpu-manager-4-core"] == "1:4.7.0-1"
 
 
 @pytest.mark.slow

@@ -1,12 +1,11 @@
 """The removal of Muster from a cluster takes back everything that Muster put there.
 
-footprint.py, which knows nothing of Muster, compares two nodes before Muster and after the removal. KEPT lists all
-remaining differences. The removal is killed, repeated, and started while a node is down.
+footprint.py, which knows nothing of Muster, compares two nodes before Muster, after site.yml and after the removal. The
+page docs/changes.md lists all differences. The removal is killed, repeated, and started while a node is down.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 import footprint
+import owned
 from gpu_node import put
 from killable import HOSTS, Run
 from lab import SANDBOX_KNOWS, at, make_lab
@@ -31,25 +31,9 @@ if TYPE_CHECKING:
     from people import Person
 
 NODES = ("node1", "node2")
-# Remaining differences, each with its reason. docs/retire.md shows the same table.
-KEPT = {
-    r"package ": "packages stay, because other software may use them",
-    r"file /var/lib/(apt|dpkg|ucf|systemd/deb-systemd-helper-enabled)(/|$)": "the records of apt and dpkg",
-    r"(account|group) _chrony$": "the account of the package chrony",
-    r"file /etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$": "accounts and groups are compared one by one",
-    r"file /etc/(chrony|rc\d\.d|apparmor\.d/local)(/|$)": "settings of the package chrony",
-    r"file /etc/systemd/system/(multi-user\.target\.wants/chrony|chronyd)\.service$": "chrony starts at boot",
-    r"(unit|active) chrony(d|-wait|-dnssrv@)?\.(service|timer)$": "chrony keeps running",
-    r"listener udp6? 0*100007F|listener udp6? 0+1000000 323$": "the control port of chrony",
-    r"file /etc/ufw/|rules ": "ufw stays active, with the rule for SSH",
-    r"file /etc/hosts$": "a tab may have become a space",
-    r"file /run/systemd/dynamic-uid$": "a folder of systemd, for units with DynamicUser",
-    r"file /home/muster(/|$)": "the home of the training user",
-    r"file /var/lib/muster(/(users|work)(/|$)|$)": "results of users",
-    r"file /srv/data(/|$)": "copied data",
-    r"file /home/admin/\.ansible(/|$)": "the folder of Ansible for temporary files",
-    r"setting /proc/sys/net/": "settings of the kernel change back at the next boot",
-}
+# Folders that the options of the runs name. The page has the default folders.
+NAMED = ["/srv/data*", "/srv/scratch*"]
+STAYS = owned.page()[owned.STAYS]
 OF_USERS = {
     "/home/muster/thesis.txt": "years of work\n",
     "/var/lib/muster/work/20261124-101010-abcd/model.pt": "weights\n",
@@ -73,14 +57,14 @@ def outside(machines: list[Machine]) -> dict[str, dict[str, str]]:
     return {machine.name: footprint.take(machine.container) for machine in machines}
 
 
-def unexplained(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """Return the differences that are neither in KEPT nor files of a newly installed package."""
+def unexplained(before: Mapping[str, str], after: Mapping[str, str], names: owned.Names = STAYS) -> dict[str, str]:
+    """Return the differences that are neither among these names nor files of a newly installed package."""
+    names = {**names, "file": [*names["file"], *NAMED]}
     new = {key.partition(" ")[2] for key in after if key.startswith("package ") and key not in before}
     return {
         key: text
         for key, text in footprint.differences(before, after).items()
-        if not any(re.match(pattern, key) for pattern in KEPT)
-        and not (key in after and after[key].rpartition(" package ")[2] in new)
+        if not owned.is_declared(key, names) and not (key in after and after[key].rpartition(" package ")[2] in new)
     }
 
 
@@ -132,7 +116,8 @@ def before(bare: list[Machine], anna: Person) -> dict[str, dict[str, str]]:
 
 @dataclass
 class Story:
-    """The runs, and the footprints of the nodes after the removal."""
+    """The runs, and the footprints of the nodes with Muster and after the removal. chosen: packages that are not only
+    dependencies of others."""
 
     variables: dict[str, Any]
     launch: str = ""
@@ -140,6 +125,8 @@ class Story:
     partly: Run | None = None
     done: Run | None = None
     again: Run | None = None
+    used: dict[str, dict[str, str]] = field(default_factory=dict)
+    chosen: dict[str, set[str]] = field(default_factory=dict)
     stayed: dict[str, str] = field(default_factory=dict)
     after: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -151,7 +138,11 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "team.txt").write_text("six\n")
     return {
         "launch_users": ["anna"],
+        "ssh_mesh_users": ["anna"],
+        "workbench_nodes": ["node1"],
         "mtu_training": 1400,
+        "firewall_tight": True,
+        "shared_data_scratch": "/srv/scratch",
         "cluster_environments": {"team": {"requirements": str(folder / "team.txt")}},
     }
 
@@ -177,6 +168,8 @@ def story(
     (data / "set").write_text("data\n")
     copied = {"data_copy_src": str(data), "data_copy_dest": "/srv/data"}
     ok(play("playbooks/data_copy.yml", extravars=copied, inventory=HOSTS))
+    story.used = outside(bare)
+    story.chosen = {machine.name: {*machine.inside("apt-mark", "showmanual").stdout.split()} for machine in bare}
     launch = {
         "launch_script_src": str(ROOT / "tests/integration/payloads/wait_for_gate.py"),
         "launch_args": ["--until=/nowhere"],
@@ -224,6 +217,14 @@ def test_node_that_is_down_is_listed_with_the_command_that_finishes(story: Story
 
 
 @pytest.mark.parametrize("name", NODES)
+def test_page_declares_all_changes(story: Story, before: dict[str, dict[str, str]], name: str) -> None:
+    names = owned.of_roles(owned.page())
+    found = unexplained(before[name], story.used[name], names)
+    dependencies = [one for one in found if one.startswith("package ") and one[8:] not in story.chosen[name]]
+    assert {key: text for key, text in found.items() if key not in dependencies} == {}
+
+
+@pytest.mark.parametrize("name", NODES)
 def test_nothing_of_muster_stays(story: Story, before: dict[str, dict[str, str]], name: str) -> None:
     assert unexplained(before[name], story.after[name]) == {}
 
@@ -253,6 +254,24 @@ def test_killed_removal_is_completed_by_the_next_run(
     assert again.rc == 0, again.shown
     after = outside(bare)
     assert {name: unexplained(before[name], after[name]) for name in NODES} == {name: {} for name in NODES}
+
+
+def test_new_account_gets_the_uid_of_its_home(
+    story: Story, before: dict[str, dict[str, str]], bare: list[Machine], play: Play, tmp_path: Path
+) -> None:
+    """An account with a higher uid changes the next free uid."""
+    first = bare[0]
+    owner = first.inside("stat", "--format=%u %g", "/home/muster").stdout.split()
+    assert first.inside("getent", "passwd", owner[0], check=False).returncode != 0
+    first.inside("useradd", "--uid=3000", "carol")
+    try:
+        ok(play("site.yml", tags="baseline,network", inventory=HOSTS))
+        assert [first.inside("id", option, "muster").stdout.strip() for option in ("-u", "-g")] == owner
+        again = remove(tmp_path).end()
+        assert again.rc == 0, again.shown
+    finally:
+        first.inside("userdel", "carol")
+    assert unexplained(before["node1"], footprint.take(first.container)) == {}
 
 
 def test_last_node_can_be_retired_and_wiped(

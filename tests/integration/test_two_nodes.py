@@ -54,7 +54,7 @@ def rehearse(machine: Device, out: Path, *names: str) -> dict[str, tuple[str, st
 
 
 def test_rehearsal_skips_only_the_experiment_that_needs_a_gpu(tmp_path: Path) -> None:
-    names = ("probe", "healthy", "acceptance", "stopped", "dropped", "hog")
+    names = ("probe", "healthy", "acceptance", "stopped", "recorder", "dropped", "hog")
     with device(tmp_path) as machine:
         seen = rehearse(machine, tmp_path, *names)
     assert {name: outcome for name, (outcome, _) in seen.items()} == {
@@ -62,6 +62,7 @@ def test_rehearsal_skips_only_the_experiment_that_needs_a_gpu(tmp_path: Path) ->
         "healthy": "PASS",
         "acceptance": "PASS",
         "stopped": "PASS",
+        "recorder": "PASS",
         "dropped": "PASS",
         "hog": "left out",
     }

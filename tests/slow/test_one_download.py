@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from counted import SHARED, counted_cluster
 from machines import find_machine, list_nodes, run_playbook
 from net_faults import rules
-from paths import INVENTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,15 +21,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2", "node3", "node4")
-MORE = INVENTORY / "hosts_more.yml"
 
 
 @pytest.fixture
 def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     """Return a function that runs playbooks on four connected sandbox nodes."""
-    hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in NODES[2:]}
-    list_nodes()
-    MORE.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
+    list_nodes(len(NODES))
 
     def run(playbook: str, **requested: Any) -> Result:
         return run_playbook(tmp_path_factory.mktemp("play"), playbook, **requested)

@@ -90,20 +90,20 @@ OF_PLAYBOOKS = {
 }
 SHARED = "../lab"  # written by share.yml, at the path in its README
 UNCHECKED = {
-    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py 5 2 8": (
+    "PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/status_seconds.py 5 2 8": (
         "it measures a sandbox of 8 nodes for minutes; only the existence of the file is checked"
     ),
-    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py 2 4 8 16": (
+    "PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/health_growth.py 2 4 8 16": (
         "it measures a sandbox of 16 nodes for minutes; only the existence of the file is checked"
     ),
-    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py 10 40": (
+    "PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py 10 40": (
         "it launches twenty times on a sandbox; only the existence of the file is checked"
     ),
-    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py 5 200": (
+    "PYTHONPATH=tests:tests/integration .venv-dev/bin/python tests/bench/observation.py 5 200": (
         "it launches ten times on a sandbox; only the existence of the file is checked"
     ),
     (
-        "PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils"
+        "PYTHONPATH=tests:tests/integration:plugins/module_utils:plugins/plugin_utils"
         " .venv-dev/bin/python tests/bench/launch_seconds.py --without-pytorch 5 2 8"
     ): "it launches 24 times on a sandbox of eight nodes; only the existence of the file is checked",
 }

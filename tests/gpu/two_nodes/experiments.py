@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import nodes
 from .layers import PLACE, controller
-from .report import Expected, Seen, read_seen
+from .report import Expected, Seen, read_seen, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,8 @@ LONGEST = "180"  # maximum seconds of a playbook
 SCRIPT = "tests/gpu/two_nodes/train.py"
 STEP = re.compile(r"^ *step \d+/", re.MULTILINE)
 TRANSPORT = re.compile(r"via (NET/\w+|P2P|SHM)|: (gloo), torch")
-# A short timeout, a step every 0.2 s, and NCCL's flight recorder.
+BACKEND = re.compile(r": (\w+), torch \d")
+# A short timeout, a step every 0.2 s, and a flight recorder, also of torch 2.14 and older.
 FAULTY = {
     "PG_TIMEOUT": "15",
     "STEPS": "2000",
@@ -39,6 +40,7 @@ FAULTY = {
 ONE_HOST = {"NCCL_HOSTID": "one"}
 DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
 BLOCKING = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
+NCCL2, LEGACY = {"TORCH_DIST_USE_NCCL2": "1"}, {"TORCH_DIST_USE_NCCL2": "0"}
 DESYNC = {"TORCH_NCCL_DESYNC_DEBUG": "1"}
 NCCL_SAYS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,P2P,SHM"}
 RAS = """
@@ -107,6 +109,11 @@ class Lab:
         given = {"launch_script_src": SCRIPT, "launch_env": environment, **options}
         return self.begin(name, "launch.yml", "-e", json.dumps(given))
 
+    def live(self, name: str) -> Path:
+        """Run a live diagnosis, and return the folder with its results."""
+        self.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
+        return self.artifacts / max(self.runs())
+
     def end(self) -> None:
         """Interrupt playbooks that a failed experiment left running."""
         for run in self.begun:
@@ -160,7 +167,7 @@ def cut_off(verdict: str) -> Iterator[None]:
 def record_live_diagnosis(lab: Lab, name: str) -> None:
     """Record a live diagnosis and the output of NCCL's RAS."""
     lab.keep_of_nodes(f"{name}_ras", "python3", "-c", RAS)
-    lab.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
+    lab.live(name)
 
 
 def played(playbook: str) -> Try:
@@ -181,6 +188,36 @@ def fault(**environment: str) -> Try:
         return lab.seen()
 
     return experiment
+
+
+def over(backend: str, **environment: str) -> Try:
+    """Return an experiment like `fault`, in which the ranks must use one of torch's two NCCL backends."""
+
+    def experiment(lab: Lab, name: str) -> Seen:
+        seen = fault(**environment)(lab, name)
+        logs = (path.read_text(errors="replace") for path in (lab.artifacts / "latest/logs").rglob("*.log"))
+        used = {one for text in logs for one in BACKEND.findall(text)}
+        return seen if used == {backend} else Seen(f"ran over {', '.join(sorted(used))}")
+
+    return experiment
+
+
+def recorder(lab: Lab, name: str) -> Seen:
+    """Experiment: a live diagnosis reads the flight recorders of both ranks, while rank 0 waits for rank 1."""
+    run = lab.launch(name, {**FAULTY, "PG_TIMEOUT": "60", "FAULT": "absent", "FAULT_STEP": "5"}).says(STEP)
+    live = lab.live(name)
+    why = unread(live, len(nodes.NODES))
+    run.interrupt()
+    return Seen("not read", says=tuple(why)) if why else read_seen(live)
+
+
+def capture(lab: Lab, name: str) -> Seen:
+    """Experiment: a live diagnosis reads the flight recorders while the ranks capture CUDA graphs, which must go on."""
+    run = lab.launch(name, {**FAULTY, **LEGACY, "STEPS": "40", "CAPTURE": "0.5"}).says(STEP)
+    launch = lab.artifacts / max(lab.runs())
+    why = unread(lab.live(name), len(nodes.NODES))
+    run.wait()
+    return Seen("not read", says=tuple(why)) if why else read_seen(launch)
 
 
 def probe(lab: Lab, name: str) -> Seen:
@@ -283,6 +320,7 @@ EXPERIMENTS = (
     Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), played("ddp_smoke.yml")),
     Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
+    Experiment("recorder", "flight recorders while rank 1 is absent", 80, failed("program.straggler"), recorder),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
     Experiment("mismatch", "rank 1 calls a different collective", 60, OTHER, fault(FAULT="mismatch")),
     Experiment("one_host", "NCCL sees a single host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
@@ -296,6 +334,9 @@ EXPERIMENTS = (
     Experiment("detail", "mismatch with TORCH_DISTRIBUTED_DEBUG", 60, OTHER, fault(FAULT="mismatch", **DETAIL)),
     Experiment("blocking", "absent with a blocking wait", 60, LATE, fault(FAULT="absent", **BLOCKING), NCCL),
     Experiment("desync", "absent with TORCH_NCCL_DESYNC_DEBUG", 60, LATE, fault(FAULT="absent", **DESYNC), NCCL),
+    Experiment("nccl2", "absent over nccl2, torch 2.14+", 60, LATE, over("nccl2", FAULT="absent", **NCCL2), NCCL),
+    Experiment("legacy", "absent over NCCL's older backend", 60, LATE, over("nccl", FAULT="absent", **LEGACY), NCCL),
+    Experiment("capture", "flight recorders during graph captures", 80, Expected("healthy"), capture, NCCL),
     Experiment("off", "node2 is switched off", 60, failed("access.host_down"), off),
 )
 

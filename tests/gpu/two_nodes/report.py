@@ -64,6 +64,14 @@ def read_seen(folder: Path) -> Seen:
     return Seen(verdict.get("status", "no verdict"), ids, tuple(line[:MOST] for line in says))
 
 
+def unread(folder: Path, ranks: int) -> list[str]:
+    """Return why the evidence of a diagnosis has no flight recorder of some ranks. An empty recorder counts as one that
+    was not read."""
+    shots = [shot for one in read_json(folder / "evidence.json").get("snapshots", {}).values() for shot in one["ranks"]]
+    why = [f"rank {one['rank']}: {one['flight_why']}" for one in shots if not (one["flight"] or {}).get("enqueued")]
+    return why if len(shots) == ranks else [*why, f"{len(shots)} of {ranks} ranks were inspected"]
+
+
 def read_json(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found

@@ -1,9 +1,10 @@
 """A training script with faults that environment variables select. It uses NCCL with a GPU, and Gloo otherwise.
 
-STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is what FAULT_RANK
-(default: 1) does at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent (sleeps),
-raise, exit. ifname: uses a missing interface from the start. hog: allocates all but 200 MiB of the GPU memory before
-init_process_group. hold: allocates the same memory and sleeps.
+STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). CAPTURE: seconds for which
+each step captures a CUDA graph. FAULT is what FAULT_RANK (default: 1) does at FAULT_STEP (default: 10): mismatch
+(another collective), shape (another size), absent (sleeps), raise, exit. ifname: uses a missing interface from the
+start. hog: allocates all but 200 MiB of the GPU memory before init_process_group. hold: allocates the same memory and
+sleeps.
 """
 
 import json
@@ -39,9 +40,8 @@ def main() -> None:
     dist.init_process_group("nccl" if cuda else "gloo", timeout=limit)
     world = dist.get_world_size()
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if cuda else "-"
-    print(
-        f"rank {rank}/{world} on {socket.gethostname()}: {dist.get_backend()}, torch {torch.__version__}, NCCL {nccl}"
-    )
+    backend = dist.group.WORLD._get_backend(device).name()  # nccl or nccl2: both are init_process_group("nccl")
+    print(f"rank {rank}/{world} on {socket.gethostname()}: {backend}, torch {torch.__version__}, NCCL {nccl}")
     began, times = time.monotonic(), []
     for step in range(1, steps + 1):
         if fault and step == int(setting("FAULT_STEP", "10")):
@@ -51,6 +51,10 @@ def main() -> None:
         at = time.monotonic()
         dist.all_reduce(numbers)
         total = numbers[0].item()
+        if cuda and "CAPTURE" in os.environ:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                numbers * 2
+                time.sleep(float(os.environ["CAPTURE"]))
         times.append(time.monotonic() - at)
         if total != world * (world + 1) / 2:
             raise RuntimeError(f"step {step}: the sum is {total}")

@@ -62,6 +62,7 @@ def seen_of(given: dict[str, Any]) -> model.BaselineState:
         manager=given.get("manager", {}),
         login=given.get("login", {}),
         account=model.AccountState(**{**account, "groups": tuple(account.get("groups", ()))}) if account else None,
+        home=tuple(given["home"]) if "home" in given else None,
         owners=given.get("owners", {}),
         capabilities=given.get("capabilities", -1),
         driver=given.get("driver", False),

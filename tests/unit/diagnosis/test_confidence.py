@@ -21,7 +21,7 @@ BY_THEIR_LINE = {
     *("program.bytes", "program.other_model", "program.unused_parameters", "program.ready_twice", "program.no_group"),
     *("program.checkpoint.prefix", "program.checkpoint.keys", "program.checkpoint.sizes", "program.thread_left"),
     *("program.device_twice", "program.device_assert", "program.forked", "program.devices_mixed"),
-    *("program.device_type", "program.torch_for_cpus", "process.worker"),
+    *("program.device_type", "program.other_device", "program.torch_for_cpus", "process.worker"),
     *("gpu.number", "gpu.none_seen", "gpu.memory.full"),
     *("process.missing.file", "process.missing.permission", "process.missing.library"),
 }

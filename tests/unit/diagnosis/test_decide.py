@@ -1,6 +1,7 @@
 """Every file in cases/decide contains the evidence of a launch (format: sparse.py) and the expected decision.
 
-expect: word; causes: ["id @ node rank N" …] in order; never: ids that must not be reported at any place.
+expect: word; causes: ["id @ node rank N" …] in order; never: ids that must not be reported at any place;
+says: proofs of the causes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def test_evidence_leads_to_the_expected_decision(case: dict[str, Any]) -> None:
     expect = case["expect"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
     assert decided.word == expect["word"]
+    proofs = [proof.text for one in decided.causes for proof in one.proofs]
+    assert set(expect.get("says", [])) <= set(proofs), proofs
     left = {one.cause.id for one in (*decided.causes, *decided.also_seen, *decided.candidates)}
     assert not left & set(expect.get("never", []))
     if "candidates" in expect:

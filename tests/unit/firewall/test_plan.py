@@ -7,6 +7,9 @@ recorded state of ufw from that of the bare node.
 
 cases/services: listeners: output of ss. connected, units: as in the state of a node. services: the services that would
 be blocked, and why the run may block them. refusal: why the run must stop.
+
+cases/forwarding: interfaces: their addresses. filter, nat: rules of iptables. route: rules of `ufw route`. networks:
+networks whose packets would be dropped, and why the run may drop them.
 """
 
 from __future__ import annotations
@@ -24,16 +27,17 @@ from firewall_looks import LOOKS
 from muster.firewall import judge, services
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
+from muster.firewall.forwarding import forwarding_cut_off
 from muster.firewall.model import Allowed, FirewallError, FirewallRequest
 
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
 
-KNOWN = services.read_known(
-    yaml.safe_load((Path(__file__).parents[3] / "roles/firewall/files/services.yml").read_text())
-)
+SERVICES = yaml.safe_load((Path(__file__).parents[3] / "roles/firewall/files/services.yml").read_text())
+KNOWN = services.read_known(SERVICES)
 PLACES = {
     "iptables": ("said", "iptables", "out"),
+    "addresses": ("said", "addresses", "out"),
     "ip6tables": ("said", "ip6tables", "out"),
     "listeners": ("said", "listeners", "out"),
     "user.rules": ("ufw", "files", "user.rules"),
@@ -57,7 +61,7 @@ def look_of(case: dict[str, Any]) -> firewall_look.FirewallState:
             assert old in text, old
             text = text.replace(old, new)
         place[name] = text + "".join(f"{line}\n" for line in edit.get("add", []))
-    raw |= {name: case[name] for name in ("connected", "units") if name in case}
+    raw |= {name: case[name] for name in ("connected", "units", "forwards") if name in case}
     if "record" in case:
         raw["record"] = json.dumps({"ufw": {**raw["ufw"], **case["record"]}})
     return firewall_look.read_look(raw)
@@ -125,6 +129,30 @@ def test_services_that_would_be_blocked_match_the_case(case: dict[str, Any]) -> 
     found = services.services_cut_off(request, look, planned, KNOWN)
     assert [f"{one.in_words}: {one.why or 'stop'}" for one in found] == case["services"]
     assert services.refusal({"node1": found}).splitlines() == case.get("refusal", [])
+
+
+@cases(__file__, "forwarding")
+def test_forwarded_packets_that_would_be_dropped_match_the_case(case: dict[str, Any]) -> None:
+    rules = ["*filter", *case.get("filter", []), "*nat", *case.get("nat", [])]
+    links = [{"ifname": name, "addr_info": [{"local": one}]} for name, one in case.get("interfaces", {}).items()]
+    text = "".join(f"{json.dumps(link)}, " for link in links)
+    edits = [
+        {"of": "iptables", "add": rules},
+        {"of": "addresses", "replace": {'[{"ifname": "lo"': f'[{text}{{"ifname": "lo"'}},
+        {"of": "user.rules", "add": ["*filter", *case.get("route", [])]},
+    ]
+    look = look_of(
+        {"look": "bare", "forwards": {"ip": "1", "ip6": "0"}, **case, "edits": [*edits, *case.get("edits", [])]}
+    )
+    request = request_of(case.get("request", {}))
+    found = forwarding_cut_off(request, look, firewall_plan.make_plan(request, look), SERVICES["forwarding"])
+    assert [f"{one.in_words}: {one.why or 'stop'}" for one in found] == case["networks"]
+    assert services.refusal({"node1": found}).splitlines() == case.get("refusal", [])
+    assert reported(services.findings_of("node1", found)) == [
+        f"warn firewall.service.cut_off: the firewall (default deny) would block {one.in_words}"
+        for one in found
+        if not one.why
+    ]
 
 
 def reported(findings: list[Finding]) -> list[str]:

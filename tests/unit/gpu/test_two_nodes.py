@@ -107,6 +107,16 @@ def test_results_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
     assert report.read_seen(tmp_path) == Seen("failed", ("process.killed", "launch.signal"), ("Symptom: rank 1",))
 
 
+def test_ranks_without_a_flight_recorder_are_named(tmp_path: Path) -> None:
+    assert report.unread(tmp_path, 2) == ["0 of 2 ranks were inspected"]
+    read = {"rank": 0, "flight": {"group": "default_pg", "enqueued": 5, "last": []}, "flight_why": ""}
+    empty = {"rank": 1, "flight": None, "flight_why": "the flight recorder is empty"}
+    keep(tmp_path, "evidence.json", {"snapshots": {"node1": {"ranks": [read]}, "node2": {"ranks": [empty]}}})
+    assert report.unread(tmp_path, 2) == ["rank 1: the flight recorder is empty"]
+    keep(tmp_path, "evidence.json", {"snapshots": {"node1": {"ranks": [read]}, "node2": {"ranks": [read]}}})
+    assert report.unread(tmp_path, 2) == []
+
+
 @pytest.mark.parametrize(
     ("seen", "outcome"),
     [

@@ -5,7 +5,8 @@ recorded: a folder of recorded/, whose provenance.yml names the real program and
 switches: number of NVSwitches (default: as the model has).
 edits: [question, old, new] each, for the first match in the output. everywhere: the same for all matches.
 values: other texts of elements of `nvidia-smi -q -x`, on every GPU, by name. listed: the number of listed GPUs.
-look: changes to the other data, by path. request: changes to {gpus: 2}.
+look: changes to the other data, by path; "Link 0-3:" stands for four links, as in recordings. lines: of the kernel log.
+request: changes to {gpus: 2}.
 findings: each as "status id: sentence". commands: those of the fixes. facts: a part of them. skipped: reasons of
 skipped checks. unread: the checks for which nvidia-smi has no value on any GPU (default: see UNREAD).
 """
@@ -25,6 +26,7 @@ from muster.gpu_info.facts import facts
 from muster.health import gpu
 from muster.health.gpu_readings import NO_VALUE
 from muster.verdict.check import CheckResults, collect
+from muster_node.looks import kernel_log
 from recordings import RECORDED, provenance
 
 HERE = Path(__file__).parent
@@ -57,8 +59,9 @@ def part(whole: Any, wanted: Any) -> Any:
     return whole
 
 
-def judged(seen: dict[str, Any], request: dict[str, Any]) -> CheckResults:
-    facts_of_node = {"gpu": seen}
+def judged(seen: dict[str, Any], request: dict[str, Any], lines: list[str] | None = None) -> CheckResults:
+    logged = [kernel_log.line_of(line, 90.0) for line in lines or []]
+    facts_of_node = {"gpu": seen, "kernel_log": {"lines": logged}}
     said = collect(gpu.judge(facts_of_node, request))
     said.findings.extend(collect(gpu.conclude(said, facts_of_node, request)).findings)
     return said
@@ -70,7 +73,7 @@ def test_gpu_findings_match_the_case(case: dict[str, Any]) -> None:
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
     request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
-    found, skipped = judged(seen, request)
+    found, skipped = judged(seen, request, case.get("lines"))
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     whys = dict.fromkeys(one["why"] for one in skipped)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,8 @@ from cases import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 PROJECT = Path(__file__).parents[3]
 TABLE = document_of(PROJECT / "roles/gpu_stack/files/versions.yml")
@@ -28,6 +32,7 @@ def rows() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, builds in TABLE["builds"].items():
         yield from ((name, build) for build in builds)
     yield from ((name, row) for name, row in TABLE["packages"].items() if name != "nccl")
+    yield from ((f"{row['branch']} on {row['kernel']}", row) for row in TABLE["kernels"])
 
 
 def test_every_row_names_its_sources() -> None:
@@ -58,3 +63,21 @@ def test_each_release_is_listed_once() -> None:
     patches = [release for row in TABLE["torch"].values() for release in row.get("patches", [])]
     releases = [*older, *patches, *TABLE["torch"]]
     assert len(releases) == len(set(releases))
+
+
+def test_table_of_security_floors_is_too_old_for_a_release_after_60_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT / "script"))
+    known = importlib.import_module("known")
+    seen = document_of(PROJECT / "roles/gpu_stack/files/floors.yml")["seen"]
+    floors = "roles/gpu_stack/files/floors.yml: {} days, at most 60 for a release\n"
+    assert [*known.ages(date.fromordinal(seen.toordinal() + 60), only_old=True)] == []
+    assert [*known.ages(date.fromordinal(seen.toordinal() + 61), only_old=True)] == [floors.format(61)]
+    said = [*known.ages(seen)]
+    assert floors.format(0) in said
+    # Of tables whose rows have dates, the oldest row counts.
+    assert [line.partition(":")[0].split("/")[1] for line in said] == [
+        "ddp_smoke",
+        "gpu_stack",
+        "gpu_stack",
+        "package_sources",
+    ]

@@ -29,6 +29,7 @@ LOOK: dict[str, Any] = {
         "mlx5_0": {
             "slot": "0000:1a:00.0",
             "interfaces": ["ib0"],
+            "firmware": "28.43.2026",
             "ports": {"1": {"state": "4: ACTIVE", "link_layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)"}},
         }
     },

@@ -90,12 +90,13 @@ def test_checks_without_data_are_skipped(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "skipped"),
     [
-        ({"unread": ["/etc/environment"]}, {"env.debugging", "env.launcher", "env.login"}),
-        ({"unread": ["/etc/nccl.conf"]}, {"env.debugging"}),
+        ({"unread": ["/etc/environment"]}, {"env.debugging", "env.launcher", "env.login", "env.interface"}),
+        ({"unread": ["/etc/nccl.conf"]}, {"env.debugging", "env.interface"}),
         ({"unread": ["/etc/ld.so.preload"]}, {"env.preload"}),
         ({"login": "", "login_why": "loginctl did not answer within 6 s"}, {"os.remove_ipc"}),
         ({"login_files": {}}, {"os.remove_ipc"}),
         ({"conntrack": ["", ""]}, {"os.conntrack.full"}),
+        ({"interfaces": []}, {"env.interface"}),
     ],
 )
 def test_unreadable_files_skip_their_checks(changes: dict[str, Any], skipped: set[str]) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from cases import cases, load_cases
 from looked_at import HERE, looked
+from muster.gpu_info.markup import Element
+from muster.gpu_info.query import gpu
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
@@ -24,12 +26,17 @@ from muster.health.traits import traits
 from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
 
+# A GPU for which nvidia-smi prints nothing.
+UNKNOWN = gpu(Element("gpu")) | {"index": 0, "nvlinks": [], "nvlinks_why": ""}
+
 
 @cases(__file__, "judge")
 def test_health_findings_match_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
-    seen["gpu"]["gpus"] = case.get("gpus", [])
+    seen["gpu"]["gpus"] = [
+        UNKNOWN | given | {"memory": UNKNOWN["memory"] | given.get("memory", {})} for given in case.get("gpus", [])
+    ]
     judged = collect(one for name in subjects() if name != "gpu" for one in node.judge_subject(name, seen, request))
     lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in judged.findings]
     assert lines == case["findings"]

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cases import cases, document_of
+from muster.inspect.boot_menu import NextKernel, next_kernel
 from muster.inspect.facts import facts
+from muster.inspect.floors import below, floors_of
+from muster.verdict.check import collect
 
 HERE = Path(__file__).parent
+FLOORS = document_of(HERE.parents[2] / "roles/gpu_stack/files/floors.yml")
 
 
 def part(whole: Any, wanted: Any) -> Any:
@@ -36,3 +40,18 @@ def test_partial_data_yields_only_the_facts_it_contains() -> None:
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}
     assert found["skipped"] == {}
+
+
+@cases(__file__, "next_kernel")
+def test_kernel_of_the_next_boot_is_read_from_the_boot_menu(case: dict[str, Any]) -> None:
+    for boot in case["boots"]:
+        found = next_kernel(case["menu"], boot.get("variables", ""))
+        assert found == NextKernel(boot.get("release", ""), boot.get("why", "")), boot
+
+
+@cases(__file__, "floors")
+def test_versions_below_the_security_floors_are_reported(case: dict[str, Any]) -> None:
+    judged = collect(below("node1", floors_of(FLOORS), case["packages"], case["kernel"], case["firmware"]))
+    assert [one.summary for one in judged.findings] == case.get("findings", [])
+    assert [one["why"] for one in judged.skipped] == case.get("skipped", [])
+    assert {one.status for one in judged.findings} <= {"warn"}

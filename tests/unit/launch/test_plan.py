@@ -55,6 +55,7 @@ def test_launch_plan_matches_the_case(case: dict[str, Any]) -> None:
         "ranks": plan.ranks,
         "script": first.argv[12],
         "from_node": first.from_node,
+        "proxies": [{key: entry.env[key] for key in entry.env if key.endswith("_proxy")} for entry in plan.nodes],
     }
     assert {name: parts[name] for name in expected} == expected
 

@@ -162,7 +162,7 @@ def test_unrequested_parts_of_a_reply_are_ignored() -> None:
     seen = served(2, ephemeral=["1", 70000, 40000], port=True, holder=["x"], interfaces={"e" * 900: {"addresses": [7]}})
     assert seen["ephemeral"] == []
     assert (seen["port"], seen["holder"]) == (None, "")
-    assert seen["interfaces"] == {"e" * 200: {"addresses": [""], "mtu": None}}
+    assert seen["interfaces"] == {"e" * 200: {"addresses": [""], "mac": "", "mtu": None}}
     answer = {
         "links": {
             "node1": {"ports": {"1": OPEN, "22": OPEN, "23": 7}, "way": "w" * 900, "sizes": [{"mtu": "x"}, 3]},

@@ -6,14 +6,19 @@ plan: only the given parts are compared. wrong: reasons to stop the run on this 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from cases import cases, document_of
 from muster.nvidia_driver import persistence
 from muster.nvidia_driver.model import DriverFile, DriverRequest, DriverState
+from muster.nvidia_driver.next_boot import findings, next_boot
 from muster.nvidia_driver.plan import make_plan, settle
+from muster.verdict.check import collect
+
+if TYPE_CHECKING:
+    from muster.nvidia_driver.facts import BootFacts, KernelFacts
 
 HERE = Path(__file__).parent
 RUNFILE = {"packages!": {}, "runfile": {"libraries": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"]}}
@@ -45,6 +50,10 @@ def seen_of(given: dict[str, Any]) -> DriverState:
         name: {**plain, **(package if isinstance(package, dict) else {"version": package})}
         for name, package in stack["packages"].items()
     }
+    stack["kernels"] = {
+        name: {"module_why": "", "built_for": "", "module_path": "/lib/modules/x/updates/dkms/nvidia.ko", **kernel}
+        for name, kernel in stack["kernels"].items()
+    }
     # By default, the drop-in matches the unit of the node.
     unit = stack["files"].get(persistence.UNIT_FILE)
     if unit:
@@ -52,7 +61,7 @@ def seen_of(given: dict[str, Any]) -> DriverState:
         stack["files"].setdefault(persistence.DROP_IN, whole)
         if stack["files"][persistence.DROP_IN] == "missing":
             del stack["files"][persistence.DROP_IN]
-    return DriverState(stack, given["gpus"], given["secure_boot"])
+    return DriverState(stack, given["gpus"], given["secure_boot"], given.get("key_enrolled"))
 
 
 def tuples(given: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +89,37 @@ def test_driver_plan_matches_the_case(case: dict[str, Any]) -> None:
     assert {key: said[key] for key in unsaid - case.get("plan", {}).keys() if said[key]} == {}
     for line in case.get("diff", []):
         assert line in [f"{each.what}: {each.before} -> {each.after}" for each in plan.differences]
+
+
+@cases(__file__, "next_boot")
+def test_next_boot_is_judged(case: dict[str, Any]) -> None:
+    """Every case describes what differs on a node with an old running kernel and a new kernel that is booted next."""
+    kernel: dict[str, Any] = {
+        **dict.fromkeys(("module_why", "built_for", "license"), ""),
+        "module": "580.159.04",
+        "module_path": "/lib/modules/x/updates/dkms/nvidia.ko",
+        "signer": "node1 key",
+        "headers": True,
+        "has_initramfs": True,
+        "initramfs_old": False,
+        "since_boot": False,
+    }
+    seen: BootFacts = {
+        "loaded": case.get("loaded", "580.159.04"),
+        "running": "6.8.0-90-generic",
+        "bootable": case.get("bootable", ["6.8.0-90-generic", "6.8.0-100-generic"]),
+        "kernels": {
+            "6.8.0-90-generic": cast("KernelFacts", {**kernel, **case.get("running", {})}),
+            "6.8.0-100-generic": cast("KernelFacts", {**kernel, **case.get("kernel", {})}),
+        },
+        "boots": (boots := case.get("boots", "6.8.0-100-generic")),
+        "boots_why": "" if boots else "/boot/grub/grub.cfg: No such file or directory",
+    }
+    boot = next_boot(seen, case.get("installed", "580.159.04"), case.get("secure_boot"), case.get("key_enrolled"))
+    assert boot.against_reboot == case["says"]
+    judged = collect(findings("node1", boot))
+    said = [*(one.status for one in judged.findings), *("skipped" for _ in judged.skipped)]
+    assert said == ([case["finding"]] if "finding" in case else [])
 
 
 @pytest.mark.parametrize(

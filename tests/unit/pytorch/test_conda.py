@@ -37,8 +37,8 @@ def test_environment_yml_is_read() -> None:
         ({**YML, "channels": []}, "no channels are listed, and Muster uses no default channel"),
         ({**YML, "dependencies": None}, "no dependencies are listed"),
         (
-            {**YML, "dependencies": ["python", {"pip": ["torch"]}]},
-            "pip dependencies are not supported: use conda packages or a second environment",
+            {**YML, "dependencies": ["python", {"conda": ["torch"]}]},
+            "dependency \"{'conda': ['torch']}\" is not a valid conda spec",
         ),
         (
             {**YML, "channels": ["https://me:secret@h/c"]},
@@ -53,6 +53,35 @@ def test_invalid_environment_yml_is_rejected(content: Any, refusal: str) -> None
     with pytest.raises(CondaError) as refused:
         conda.asked_of(content)
     assert str(refused.value) == refusal
+
+
+def test_refused_lines_of_an_article_are_shown_with_their_replacements() -> None:
+    """An environment.yml as articles show it, with each kind of line that Muster refuses."""
+    pip = ["torch==2.1.0+cu121", "torchmetrics[image]>=1.2,<2", "opencv-python", "PyYAML  # configuration"]
+    pip += ["--extra-index-url https://download.pytorch.org/whl/cu121", "-e ."]
+    given = {
+        "name": "ddp",
+        "channels": ["pytorch", "nvidia", "conda-forge", "defaults"],
+        "dependencies": ["python=3.10", "numpy", "pip", {"pip": pip}],
+        "variables": {"NCCL_DEBUG": "INFO"},
+    }
+    with pytest.raises(CondaError) as refused:
+        conda.asked_of(given)
+    channel, pip_replaced, pip_refused, variables = str(refused.value).split("; ")
+    assert channel.startswith(
+        "channel defaults means Anaconda's repository, which has terms of its own: replace it with "
+    )
+    assert pip_replaced.startswith(
+        "packages of pip are not installed into conda environments: replace the section pip with "
+    )
+    assert pip_replaced.endswith('"pytorch ==2.1.0", "torchmetrics>=1.2,<2", "opencv", "pyyaml"')
+    assert pip_refused.startswith(
+        "pip: '--extra-index-url https://download.pytorch.org/whl/cu121', '-e .' cannot be a "
+    )
+    assert variables == "variables are not set in an environment: move them to launch_env"
+    replaced = {**given, "channels": ["pytorch", "nvidia", "conda-forge"], "variables": None}
+    replaced["dependencies"] = ["python=3.10", "pip", "pytorch ==2.1.0", "torchmetrics>=1.2,<2", "opencv", "pyyaml"]
+    assert conda.asked_of(replaced).specs[2:] == ("pytorch ==2.1.0", "torchmetrics>=1.2,<2", "opencv", "pyyaml")
 
 
 def test_rendered_conda_lock_can_be_parsed() -> None:

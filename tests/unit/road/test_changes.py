@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -19,6 +23,22 @@ BY_ANOTHER = {"nccl": "gpu_stack", "rdma": "gpu_stack"}
 INSTALLING = [
     role for step in STEPS for role in step.roles if step.tag in ("baseline", "network", "gpu_stack", "pytorch")
 ]
+
+# Lists of the roles that are no changes of a node.
+NOT_OWNED = {"_wipe_files", "_wipe_folders", "_pytorch_cluster_ca"}
+
+
+def script(option: str) -> str:
+    argv = [sys.executable, str(ROOT / "script/changes.py"), option]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def paths_in(value: Any) -> list[str]:
+    """Return the paths in /etc and /var in a variable of a role, at any depth."""
+    if isinstance(value, str):
+        return [value] if value.startswith(("/etc/", "/var/")) else []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [path for one in inner for path in paths_in(one)]
 
 
 @cases(__file__, "changes")
@@ -38,6 +58,22 @@ def test_undo_is_known_for_each_role_and_kind() -> None:
     assert {key.partition(".")[0] for key in UNDO} - {*KINDS, "default"} <= {*INSTALLING}
     wipe = [role for role in INSTALLING if "wipe=true" in undo_of(role, "file", UNDO)]
     assert {BY_ANOTHER.get(role, role) for role in wipe} <= {*WIPED, "nvidia_driver"}
+
+
+def test_page_of_changes_is_current() -> None:
+    assert (ROOT / "docs/changes.md").read_text() == script("--show"), "run .venv/bin/python script/changes.py"
+
+
+def test_page_of_changes_has_every_role_and_its_files() -> None:
+    owned = json.loads(script("--names"))
+    assert {*WIPED, *INSTALLING, "nvidia_driver"} <= {*owned}
+    assert {kind for kinds in owned.values() for kind in kinds} <= {*KINDS, "listener"}
+    patterns = [name for kinds in owned.values() for entries in kinds.values() for name in entries]
+    for path in ROOT.glob("roles/*/vars/main.yml"):
+        if path.parents[1].name in owned:
+            lists = yaml.safe_load(path.read_text()) or {}
+            there = [one for name, value in lists.items() if name not in NOT_OWNED for one in paths_in(value)]
+            assert [one for one in there if not any(fnmatchcase(one, f"{name}*") for name in patterns)] == []
 
 
 @pytest.mark.parametrize("names", [["a" * 1000], ["\x1b[2J/etc/x"]])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cases import cases, document_of
+from muster.inspect.boot_menu import entry
 from muster.nvidia_driver.apt import AptSimulation
+from muster.nvidia_driver.next_boot import next_boot
 from muster.upgrade import kernel, kernel_seen, say
 from muster.upgrade.model import Order
+
+if TYPE_CHECKING:
+    from muster.nvidia_driver.facts import BootFacts, KernelFacts
 
 NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
@@ -50,6 +55,36 @@ def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
     )
 
 
+def boot_of(seen: kernel_seen.Kernels, case: dict[str, Any]) -> BootFacts:
+    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu. initramfs: the kernels
+    with an initramfs."""
+    kernels: dict[str, KernelFacts] = {
+        name: {
+            "module": of.module.version,
+            "module_path": of.module.path,
+            "headers": of.headers,
+            "has_initramfs": name in case.get("initramfs", ()),
+            "initramfs_old": False,
+            "since_boot": False,
+            "module_why": "",
+            "built_for": "",
+            "signer": "",
+            "license": "",
+        }
+        for name in seen.bootable
+        if (of := seen.of(name))
+    }
+    boots = case.get("boots", "")
+    return {
+        "loaded": seen.loaded,
+        "running": seen.running,
+        "bootable": seen.bootable,
+        "kernels": kernels,
+        "boots": boots,
+        "boots_why": "" if boots else "there is no boot menu",
+    }
+
+
 def answer_of(given: dict[str, Any]) -> AptSimulation:
     return AptSimulation(given.get("installs", {}), tuple(given.get("removes", ())), (), tuple(given.get("errors", ())))
 
@@ -79,13 +114,13 @@ def test_kernel_fix_of_a_node_matches_the_case(case: dict[str, Any]) -> None:
 def test_kernel_is_checked_before_and_after_the_reboot(case: dict[str, Any]) -> None:
     fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
-    assert kernel.unready(seen, fix) == case.get("unready", "")
+    assert kernel.unready(seen, fix, next_boot(boot_of(seen, case))) == case.get("unready", "")
     assert kernel.wrong_after(seen, fix, case.get("loaded_before", "")) == case.get("wrong_after", "")
 
 
 @cases(__file__, "boot_menu")
 def test_boot_menu_entry_of_a_kernel_is_found(case: dict[str, Any]) -> None:
-    assert kernel_seen.entry(case["menu"], case["release"]) == case.get("entry", "")
+    assert entry(case["menu"], case["release"]) == case.get("entry", "")
 
 
 STACK: dict[str, Any] = {

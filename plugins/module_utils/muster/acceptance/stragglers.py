@@ -26,7 +26,7 @@ STRAGGLER = Check(
     "smoke.straggler",
     seen="sandbox",
     reads="each rank's time for steps without collectives and for preparing their data, in blocks of 0.1 s (only CPU "
-    "time if ranks share cores and no quota throttles them); clocks, quotas, load",
+    "time, and the least of each machine, if ranks share cores and no quota throttles them); clocks, quotas, load",
     fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) as long as the "
     "median of its GPU model and lies more than three deviations (MAD) above the other ranks; or that much longer "
     f"than the fastest rank because of a quota or lowered clocks; or {TWICE:g} times as long as the fastest rank "
@@ -52,13 +52,17 @@ def judge(reports: Reports) -> Iterator[Said]:
         for rank, against, basis in slow(reports, kind):
             found = True
             yield finding(reports, kind, rank, against, basis)
-    if not found:
+    crowds = crowded(reports)
+    if not found and len(crowds) == len(reports.places) and len(set(crowds.values())) == 1:
+        why = str(reports.facts(STAGE)[0]["shares_cores"])[:100]
+        yield STRAGGLER.skip(f"{why}, so their times are not compared; no CPU quota throttles them")
+    elif not found:
         text = f"no straggler among {plural(len(reports.places), 'rank')}"
         yield reports.good(STRAGGLER, text, whole=len(times(reports, "compute")) == len(reports.places))
 
 
 def finding(reports: Reports, kind: str, rank: int, against: float, basis: str) -> Said:
-    mine = times(reports, kind)[rank]
+    mine = compared(reports, kind)[rank]
     why = reason(reports.facts(STAGE)[rank])
     text = f"{reports.named(rank)} {KINDS[kind]} {mine / against:.2g} times as long as {basis}"
     text += f" ({mine:.3g} against {against:.3g} ms per step){f': {why}' if why else ''}"
@@ -69,7 +73,7 @@ def finding(reports: Reports, kind: str, rank: int, against: float, basis: str) 
 def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
     """Yield (slow rank, reference value in milliseconds, description of the reference value)."""
     facts = reports.facts(STAGE)
-    told = {rank: value for rank, value in times(reports, kind).items() if value >= LEAST_MS or kind == "compute"}
+    told = {rank: mine for rank, mine in compared(reports, kind).items() if mine >= LEAST_MS or kind == "compute"}
     shared = any(said.get("shares_cores") for said in facts.values())
     least = TIMES_SHARED if shared else TIMES
     for group in agreement.by_model(told, models(reports)):
@@ -82,13 +86,34 @@ def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
                 yield rank, fastest, "the fastest rank"
 
 
+def compared(reports: Reports, kind: str) -> dict[int, float]:
+    """Return the times that are compared. Ranks that share the cores of one machine, which can be several nodes
+    (containers), also share its caches and clocks: each counts with the least time of its machine."""
+    told, crowds = times(reports, kind), crowded(reports)
+    least: dict[float, float] = {}
+    for rank, machine in crowds.items():
+        if rank in told:
+            least[machine] = min(told[rank], least.get(machine, told[rank]))
+    return {rank: least[crowds[rank]] if rank in crowds else mine for rank, mine in told.items()}
+
+
+def crowded(reports: Reports) -> dict[int, float]:
+    """Return the machine of each rank on a CPU that shares cores and is not throttled by a quota."""
+    machines = {rank: finite(said.get("machine")) for rank, said in reports.facts(STAGE).items() if waits(said)}
+    return {rank: machine for rank, machine in machines.items() if machine is not None}
+
+
+def waits(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("shares_cores")) and not isinstance(said.get("smi"), dict) and not quota_stops(said)
+
+
 def times(reports: Reports, kind: str) -> dict[int, float]:
     """Return milliseconds per step by rank. The time that a rank waits for shared cores is excluded; the time that a
     CPU quota throttles it is included."""
     found = {}
     for rank, said in reports.facts(STAGE).items():
         wall, own = finite(said.get(f"{kind}_ms")), finite(said.get(f"{kind}_cpu_ms"))
-        if said.get("shares_cores") and not isinstance(said.get("smi"), dict) and not quota_stops(said):
+        if waits(said):
             wall = own
         if wall is not None and wall > 0:
             found[rank] = wall

@@ -24,18 +24,17 @@ def summary(
     reports: Reports, smoke: Mapping[str, Any], launched: Sequence[Finding], checks: Sequence[Finding], note: str = ""
 ) -> str:
     """Return the summary. launched: findings of the launch. checks: findings of the test. note: text that is added to
-    the summary of a successful test."""
+    the summary of a successful test, which leaves warnings to the findings."""
     ended = [finding for finding in launched if finding.status in ("fail", "unknown")]
     if any(finding.id != LEFTOVER.id for finding in ended):
         return after_failure(ended, checks)
     failed = [finding for finding in checks if finding.status == "fail"]
     unknown = [finding for finding in checks if finding.status == "unknown"]
-    besides = [finding for finding in launched if finding.status not in ("pass", "skipped")]
-    besides += [finding for finding in checks if finding.status == "warn"]
     if failed or unknown:
         what = "the result is wrong" if failed else "the result could not be checked"
-        return f"the launch finished, but {what}. {_first([*(failed or unknown), *besides])}"
-    parts = [good(reports, smoke, checks), note, _first(besides)]
+        besides = [finding for finding in (*launched, *checks) if finding.status == "warn"]
+        return f"the launch finished, but {what}. {_first([*(failed or unknown), *ended, *besides])}"
+    parts = [good(reports, smoke, checks), note, _first(ended)]
     return "; ".join(part for part in parts if part)
 
 

@@ -29,7 +29,7 @@ DIRECT = Check(
     seen="stand-in",
     reads='"via NET/..." in the NCCL log, with or without GDRDMA at the end, and whether nvidia_peermem is loaded',
     fires="warn: RDMA data passes through host memory. GeForce and GB10 have no GPUDirect RDMA and are not evaluated",
-    fix="Load nvidia_peermem: sudo modprobe nvidia-peermem",
+    fix="Use DMA-BUF, or load nvidia_peermem, which NVIDIA has deprecated: sudo modprobe nvidia-peermem",
 )
 LINKS = Check(
     "smoke.links",
@@ -205,7 +205,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
         elif has.get("peermem") is False:
             why, fix, command = (
                 "nvidia_peermem is not loaded",
-                "Load nvidia_peermem, or use open kernel modules and a kernel with DMA-BUF",
+                "Use open kernel modules and a kernel with DMA-BUF, or load nvidia_peermem (deprecated)",
                 "",
             )
             command = "sudo modprobe nvidia_peermem"

@@ -64,7 +64,8 @@ class BaselineUnit:
 
 @dataclass(frozen=True)
 class BaselineAccount:
-    """An account that is created if it does not exist. If an ID is empty, the next free ID is used."""
+    """An account that is created if it does not exist. If an ID is empty, the ID of an existing home directory is
+    used if it belongs to nobody, or else the next free ID."""
 
     name: str
     uid: str = ""
@@ -72,6 +73,10 @@ class BaselineAccount:
     shell: str = "/bin/bash"
     # Groups whose members can become root. If not empty, the account's sudo rules are checked, too.
     never_in: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        return f"/home/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -138,8 +143,9 @@ class BaselineState:
 
     packages: installed versions. held: packages on hold. files: None for a missing file. changed: by path, the time of
     the file's last change by the wall clock, in seconds. sysctl: None for a key that does not exist. read_only: keys
-    that cannot be written on this node. owners: for each requested ID, the account that already has the ID. driver:
-    whether an NVIDIA driver is loaded.
+    that cannot be written on this node. home: uid and gid of the requested account's home directory, if that exists.
+    owners: for each ID that is requested or owns the home, the account or group that has the ID. driver: whether an
+    NVIDIA driver is loaded.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -153,6 +159,7 @@ class BaselineState:
     manager: Mapping[str, str] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict)
     account: AccountState | None = None
+    home: tuple[int, int] | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     capabilities: int = -1
     driver: bool = False

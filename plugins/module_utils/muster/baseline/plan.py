@@ -7,6 +7,7 @@ Only live state counts: a daemon might not have read a correct file yet, and the
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ _FIELDS = ("Package: ", "Status: ", "Version: ")
 # UnitFileState in `systemctl show` of units that start at boot or are started by another unit.
 _ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
 _RUNS = frozenset({"active", "activating", "reloading"})
+# UID_MIN and UID_MAX of /etc/login.defs in Debian and Ubuntu: the range of useradd.
+_ORDINARY = range(1000, 60001)
 
 
 def make_plan(request: BaselineRequest, seen: BaselineState, *, verifies: bool = False) -> BaselinePlan:
@@ -84,9 +87,21 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
             plan.problems.append(
                 f"the {kind} {wanted} of {user.name} already belongs to {owner}: choose another {kind}"
             )
-    plan.user = user
+    plan.user = user = with_home(user, seen)
     ids = "".join(f", {kind} {wanted}" for kind, wanted in (("uid", user.uid), ("gid", user.gid)) if wanted)
     plan.differs(f"it has no user {user.name}", f"user {user.name}", "none", f"shell {user.shell}{ids}")
+
+
+def with_home(user: BaselineAccount, seen: BaselineState) -> BaselineAccount:
+    """Return the new account with the IDs of its home directory, which a removed account of the same name has left,
+    unless others have these IDs or they differ from requested ones."""
+    if seen.home is None:
+        return user
+    uid, gid = seen.home
+    if uid not in _ORDINARY or f"uid {uid}" in seen.owners or user.uid not in ("", str(uid)):
+        return user
+    has_group = gid in _ORDINARY and seen.owners.get(f"gid {gid}", user.name) == user.name
+    return replace(user, uid=str(uid), gid=user.gid or (str(gid) if has_group else ""))
 
 
 def _is_everything(line: str) -> bool:

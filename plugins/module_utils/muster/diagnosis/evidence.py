@@ -128,8 +128,8 @@ class Gpu(TypedDict):
 
 
 class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as reported by torch; for Gloo, it does not show whether the
-    collective completed."""
+    """An entry of torch's flight recorder. state: as reported by torch, but "started" for every call of nccl2 that has
+    not completed; for Gloo, it does not show whether the collective completed."""
 
     sequence: int
     operation: str
@@ -340,10 +340,14 @@ class NodeEnd(TypedDict):
 
 class MoreEvidence(TypedDict, total=False):
     """Evidence that only some cases have. unanswered: by node and question, the reason why a command of the site rules
-    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names."""
+    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names. boots: by lost
+    node, its boot_id after it responded again. paths: by node and path, how the launch user can access it: e (exists),
+    r and w."""
 
     unanswered: dict[str, dict[str, str]]
     told: dict[str, dict[str, str]]
+    boots: dict[str, str]
+    paths: dict[str, dict[str, str]]
 
 
 class CaseShape(MoreEvidence):

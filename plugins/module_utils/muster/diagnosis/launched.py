@@ -43,6 +43,8 @@ class Gathered:
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)
     not_looked: dict[str, str] = field(default_factory=dict)
+    boots: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, dict[str, str]] = field(default_factory=dict)
     key: str = ""
 
 
@@ -69,6 +71,8 @@ def shape_of(launch: LaunchFacts, ranks: list[RankEnd], nodes: list[NodeEnd], ga
         "findings": gathered.findings,
         "ran": gathered.ran,
         "not_looked": gathered.not_looked,
+        "boots": gathered.boots,
+        "paths": gathered.paths,
         "key": gathered.key,
     }
 

@@ -26,7 +26,7 @@ TIMED_OUT = re.compile(BY_ID["nccl.timeout"].pattern)
 GROUP = re.compile(r"PG GUID (?P<group>[^\s(]+)")
 DEFAULT_GROUPS = ("0", "")  # torch before 2.4 prints no group
 BY_WATCHDOG = "NCCL's watchdog"
-COMPLETED = "completed"
+STARTED, COMPLETED = "started", "completed"
 # Python frames in which a rank may wait for others: in a collective, or in backward, where DDP waits.
 WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
 INNERMOST = 3  # frames that are checked; further out, a whole step is within DDP's forward
@@ -132,6 +132,9 @@ def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
 
 
 def within_a_call(shot: RankShot) -> bool | None:
+    """Return whether a rank waits in a call. With NCCL, its stack can be elsewhere: the GPU waits."""
+    if any(one["state"] == STARTED for one in (shot["flight"] or {"last": []})["last"]):
+        return True
     if shot["stack"]:
         return any(WITHIN.search(frame) for frame in shot["stack"][:INNERMOST])
     last = shot["flight"]["last"][-1:] if shot["flight"] else []

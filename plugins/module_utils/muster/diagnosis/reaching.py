@@ -38,6 +38,10 @@ WAITED = (
     *("store.clients", "store.barrier", "store.timeout", "store.members"),
     *("rendezvous.timeout", "launch.stalled"),
 )
+DROPPED = ("net.master_port.dropped", "net.peer.dropped", "net.ephemeral_ports.dropped")
+UNKNOWN_SIDE = "dropped"
+# Packets that a node sends the wrong way.
+ASTRAY = ("net.peer.other_interface", "net.peer.neighbour")
 STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
 CUT = (
@@ -89,7 +93,11 @@ def of_checks(case: LaunchCase, checks: Collection[str]) -> Iterator[FindingShap
 
 
 def place_of(found: FindingShape) -> CausePlace:
-    return CausePlace(found["node"], found.get("peer") or "")
+    """Return the place of a finding. what: of dropped packets, the side that drops them."""
+    side = found.get("observed", UNKNOWN_SIDE) if found["id"] in DROPPED else ""
+    return CausePlace(
+        found["node"], found.get("peer") or "", what="typical of a firewall" if side == UNKNOWN_SIDE else side
+    )
 
 
 def ways_to_head(*checks: str) -> Places:

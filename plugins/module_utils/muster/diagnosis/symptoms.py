@@ -101,6 +101,15 @@ def whole_launch(case: LaunchCase) -> Iterator[Symptom]:
         yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
     elif launch["ending"] == Ending.FAILED.name and launch.get("starting"):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
+    elif launch["ending"] == Ending.FAILED.name and has_vanished(case, launch["ending_node"]):
+        yield Symptom("unit.ended", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
+
+
+def has_vanished(case: LaunchCase, node: str) -> bool:
+    """Return whether the launch ended on a node without a result, as after a reboot."""
+    end = case.node_ends.get(node)
+    failed = any(one.node == node for one in case.all_failures)
+    return end is not None and not (failed or end["lost"] or end["reason"])
 
 
 def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:

@@ -115,13 +115,15 @@ class Looked(NamedTuple):
     """The result of inspecting one node.
 
     unseen: the parts that could not be checked, with reasons. no_record: why the record is missing. stopped: tags of
-    the steps that rejected the node and therefore did not check it completely.
+    the steps that rejected the node and therefore did not check it completely. advice: findings that are no
+    differences, about the next boot and the security floors.
     """
 
     down: str = ""
     unseen: Mapping[str, str] = {}
     no_record: str = ""
     stopped: tuple[str, ...] = ()
+    advice: tuple[Finding | Skipped, ...] = ()
 
 
 def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterator[Finding | Skipped]:
@@ -138,6 +140,7 @@ def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterat
             yield UNREACHABLE.unknown(
                 node, f"{' and '.join(look.stopped)} rejected the node and did not check it completely"
             )
+        yield from look.advice
         found = {one.difference.check for one in own if one.origin.kind != NOT_DRIFT}
         for check in OF_THE_INVENTORY:
             if check not in found:

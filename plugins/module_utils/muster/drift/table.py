@@ -20,12 +20,12 @@ LONGEST = 100  # characters of the observed and expected values
 
 
 def table(
-    drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
+    drifted: Sequence[Drifted], statuses: Sequence[str], others: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """Return the table. statuses: the status of each difference. unknown: what was not checked. skipped: why the
-    record is missing, by node.
+    """Return the table. statuses: the status of each difference. others: what was not checked, and warnings that are
+    no differences. skipped: why the record is missing, by node.
     """
-    nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
+    nodes = [one.difference.node for one in drifted] + [one.node for one in others]
     wide = max(map(len, nodes), default=0)
     kinds = max((len(one.difference.check.id) for one in drifted), default=0)
     lines: list[str] = []
@@ -33,7 +33,7 @@ def table(
         difference = one.difference
         lines.append(f"{WORDS[status]} {difference.node:{wide}}  {difference.check.id:{kinds}}  {difference.what}")
         lines += [f"     {'':{wide}}  {'':{kinds}}  {line}" for line in _below(one)]
-    lines += [f"{WORDS['unknown']} {one.node:{wide}}  {one.summary}" for one in unknown]
+    lines += [f"{WORDS[one.status]} {one.node:{wide}}  {one.summary}" for one in others]
     lines += [f"     {few(names)}: {why}" for why, names in _by_why(skipped).items()]
     return lines
 
@@ -70,12 +70,13 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
 
 
 def summary(
-    nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
+    nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], others: Sequence[Finding]
 ) -> str:
+    """Return a summary on one line. others: findings that are no differences."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
-    warned = sum(status == "warn" for status in statuses)
+    warned = [*statuses, *(one.status for one in others)].count("warn")
     where = list(dict.fromkeys(one.node for one in failed))
-    lost = list(dict.fromkeys(one.node for one in unknown))
+    lost = list(dict.fromkeys(one.node for one in others if one.status == "unknown"))
     parts = []
     if failed:
         parts.append(f"{plural(len(failed), 'difference')} on {few(where)}: {failed[0].what} on {failed[0].node}")

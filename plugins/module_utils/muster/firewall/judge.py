@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..verdict.check import Check
 from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
+from ..verdict.words import few
 from . import table as firewall_table
 from .look import openings, training_interface
 from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
@@ -20,7 +21,7 @@ from .published import PUBLISHED, published
 from .walk import Packet, PacketOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..network.listeners import ListeningSocket
     from ..verdict.finding import Finding
@@ -75,7 +76,6 @@ UNREADABLE = Check(
 
 # Documentation addresses (RFC 5737, RFC 3849): no host has them, so no rule names them.
 STRANGER = {4: "203.0.113.77", 6: "2001:db8::77"}
-MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) ->
                 ports.add(port)
     findings = []
     for outcome, (names, ports) in stopped.items():
-        who = _named(list(dict.fromkeys(names)))
+        who = few(list(dict.fromkeys(names)))
         said = f"{who} cannot reach port {_numbers(ports)} on this node: {_stopper(look, outcome)}"
         if outcome.verdict == "unknown":
             rule = f"it depends on {_stopper(look, outcome)}"
@@ -361,12 +361,6 @@ def entry(listener: ListeningSocket, name: str = "service") -> str:
 
 
 # ---------------------------------------------------------------- formatting
-
-
-def _named(names: Sequence[str]) -> str:
-    if len(names) <= MOST_NAMED:
-        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
 
 
 def _numbers(ports: set[int]) -> str:

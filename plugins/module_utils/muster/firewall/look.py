@@ -30,6 +30,7 @@ class Ufw:
     masked: bool
     ipv6: bool
     input_policy: str
+    forward_policy: str
     manages_builtins: bool
     files: Mapping[str, str]
 
@@ -45,7 +46,8 @@ class Ufw:
 class FirewallState:
     """The observed state of a node.
 
-    connected: remote addresses by listening TCP port. units: systemd units by PID. recorded: whether the state before
+    connected: remote addresses by listening TCP port. units: systemd units by PID. forwards: whether the
+    kernel forwards packets, by IP version. recorded: whether the state before
     the first change of Muster is recorded on the node. before: the recorded state of ufw, if readable. to_record: the
     text of such a record about the observed state.
     """
@@ -72,6 +74,7 @@ class FirewallState:
     port_range: tuple[int, int]
     port_range_file: str | None
     port_range_others: tuple[int, int]
+    forwards: Mapping[int, bool]
     warnings: tuple[str, ...] = ()
     connected: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[int, str] = field(default_factory=dict)
@@ -151,6 +154,7 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
         port_range=(live[0], live[1]) if len(live) == 2 else KERNEL_PORT_RANGE,
         port_range_file=raw["port_range"]["file"],
         port_range_others=(others[0], others[1]) if len(others) == 2 else KERNEL_PORT_RANGE,
+        forwards={version: raw["forwards"][name] == "1" for version, name in ((4, "ip"), (6, "ip6"))},
         warnings=tuple(warnings),
         connected={int(port): tuple(addresses) for port, addresses in raw["connected"].items()},
         units={int(pid): unit for pid, unit in raw["units"].items()},
@@ -183,6 +187,7 @@ def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
         masked=raw["masked"],
         ipv6=_assigned(raw["defaults"], "IPV6").lower() == "yes",
         input_policy=_assigned(raw["defaults"], "DEFAULT_INPUT_POLICY").upper() or "DROP",
+        forward_policy=_assigned(raw["defaults"], "DEFAULT_FORWARD_POLICY").upper() or "DROP",
         manages_builtins=_assigned(raw["defaults"], "MANAGE_BUILTINS").lower() == "yes",
         files={name: text or "" for name, text in raw["files"].items()},
     )

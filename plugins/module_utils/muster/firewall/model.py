@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 LEAST_EPHEMERAL = 1024
@@ -67,6 +67,20 @@ class Opening:
     source: str
     interface: str
     comment: str
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """Packets that pass now and that the planned rules would block. cut: the entries of firewall_cut that waive them.
+    why: why the run may block them; "" if they must be allowed or waived first. entries: the entries of firewall_allow
+    that keep them, or else command: the command for the node that does.
+    """
+
+    in_words: str
+    cut: Sequence[str]
+    why: str
+    entries: Sequence[str] = ()
+    command: str = ""
 
 
 def make_request(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from .walk import WalkStep, led, through, walk
@@ -30,6 +31,8 @@ PATH_IN = (
     ("mangle", "INPUT"),
     ("filter", "INPUT"),
 )
+# The chain for packets through the node that ufw changes.
+PATH_THROUGH = (("filter", "FORWARD"),)
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ class Rule:
         if self.states:
             yield "states", "NEW" in self.states
         if self.dst_type:
-            yield "dst_type", self.dst_type == "LOCAL"
+            yield "dst_type", (self.dst_type == "LOCAL") != bool(packet.leaves_by)
         if self.out_interface:
-            yield "out_interface", False
+            pattern = self.out_interface.replace("+", "*")
+            yield "out_interface", any(fnmatchcase(name, pattern) for name in packet.leaves_by)
 
 
 @dataclass
@@ -203,7 +207,7 @@ def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
 
 
 def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[WalkStep, str, str]]:
-    for table, base in PATH_IN:
+    for table, base in PATH_THROUGH if packet.leaves_by else PATH_IN:
         chains = tables.get(table, {})
         if base in chains:
             where = f"{origin} -t {table}"

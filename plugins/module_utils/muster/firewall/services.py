@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.words import few
 from .judge import entry, outside_sockets, packet_to, receives_replies, scene_now
+from .model import CutOff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 SERVICE_CUT_OFF = Check(
     "firewall.service.cut_off",
     seen="recording",
-    reads="the listening sockets and the planned rules",
-    fires="the planned rules would block a service that other hosts can reach now (warn; site.yml and"
-    " playbooks/network.yml stop before any change)",
-    fix="Add the entry shown to firewall_allow, or the name of the service to firewall_cut",
+    reads="the listening sockets, the networks behind the node and the planned rules",
+    fires="the planned rules would block a service that other hosts can reach now, or packets that the node forwards"
+    " now for virtual machines, containers, a VPN or NAT (warn; site.yml and playbooks/network.yml stop before any"
+    " change)",
+    fix="Add the entry shown to firewall_allow or run the command shown, or add the name to firewall_cut",
 )
 KERNEL = "kernel"  # as the name of sockets without a process
 
@@ -49,38 +51,6 @@ class KnownService:
         return unit in self.units or _is_one_of(socket, self.processes)
 
 
-@dataclass(frozen=True)
-class ServiceCutOff:
-    """A service that the planned rules would block. known: whether its name is from services.yml. connected: hosts
-    outside the cluster that use it now. why: why the run may block it; "" if it must be allowed or waived first.
-    """
-
-    name: str
-    known: bool
-    owners: Sequence[str]
-    sockets: Sequence[ListeningSocket]
-    connected: Sequence[str]
-    why: str
-
-    @property
-    def in_words(self) -> str:
-        ports = [_port(socket) for socket in self.sockets]
-        owners = ", ".join(self.owners)
-        who = owners if owners.startswith(self.name) else f"{self.name} ({owners})"
-        connected = f" (connected now: {few(self.connected)})" if self.connected else ""
-        return f"{who}, port{'s' if len(ports) > 1 else ''} {', '.join(ports)}{connected}"
-
-    @property
-    def entries(self) -> list[str]:
-        """The entries of firewall_allow that keep it reachable."""
-        return [entry(socket, self.name) for socket in self.sockets]
-
-    @property
-    def cut(self) -> list[str]:
-        """The entries of firewall_cut that waive it."""
-        return [self.name] if self.known else [_port(socket) for socket in self.sockets]
-
-
 def read_known(raw: Mapping[str, Any]) -> tuple[KnownService, ...]:
     """Return the services of roles/firewall/files/services.yml. Those of a lab take precedence."""
     neighbours = [KnownService(**one) for one in raw["neighbours"]]
@@ -89,7 +59,7 @@ def read_known(raw: Mapping[str, Any]) -> tuple[KnownService, ...]:
 
 def services_cut_off(
     request: FirewallRequest, look: FirewallState, planned: Scene, known: Sequence[KnownService]
-) -> list[ServiceCutOff]:
+) -> list[CutOff]:
     """Return the services that other hosts can reach now, or perhaps, but not with the planned rules."""
     sockets = sorted(_sockets_cut_off(request, look, planned, known), key=lambda one: (one.port, one.proto))
     present = [one for one in known if any(one.matches(socket, _unit(look, socket)) for socket in sockets)]
@@ -121,20 +91,24 @@ def _sockets_cut_off(
 
 def _service(
     request: FirewallRequest, look: FirewallState, known: KnownService | None, group: Sequence[ListeningSocket]
-) -> ServiceCutOff:
+) -> CutOff:
     ours = {*request.peers.values(), *look.interfaces}
-    connected = [address for one in group if one.proto == "tcp" for address in look.connected.get(one.port, ())]
+    addresses = [address for one in group if one.proto == "tcp" for address in look.connected.get(one.port, ())]
     name = known.name if known else _first(group[0])
     waived = all(
         request.cut & {name.lower(), _port(one), str(one.port), *one.process.lower().split(", ")} for one in group
     )
-    return ServiceCutOff(
-        name=name,
-        known=known is not None,
-        owners=list(dict.fromkeys(_owner(look, one) for one in group)),
-        sockets=list({_port(one): one for one in group}.values()),
-        connected=[address for address in dict.fromkeys(connected) if address not in ours],
-        why="in firewall_cut" if waived else "default installation" if known and known.default else "",
+    sockets = list({_port(one): one for one in group}.values())
+    ports = [_port(socket) for socket in sockets]
+    owners = ", ".join(dict.fromkeys(_owner(look, one) for one in group))
+    who = owners if owners.startswith(name) else f"{name} ({owners})"
+    others = [address for address in dict.fromkeys(addresses) if address not in ours]
+    connected = f" (connected now: {few(others)})" if others else ""
+    return CutOff(
+        f"{who}, port{'s' if len(ports) > 1 else ''} {', '.join(ports)}{connected}",
+        [name] if known else ports,
+        "in firewall_cut" if waived else "default installation" if known and known.default else "",
+        [entry(socket, name) for socket in sockets],
     )
 
 
@@ -166,15 +140,17 @@ def _owner(look: FirewallState, socket: ListeningSocket) -> str:
 # ---------------------------------------------------------------- results
 
 
-def findings_of(node: str, services: Sequence[ServiceCutOff]) -> list[Finding]:
+def findings_of(node: str, blocked: Sequence[CutOff]) -> list[Finding]:
     """Return a warning for each service that must be allowed or waived, and one finding for all others."""
-    may, asked = [one for one in services if one.why], [one for one in services if not one.why]
+    may, asked = [one for one in blocked if one.why], [one for one in blocked if not one.why]
+    service = "a service for other hosts: "
     found = [
         SERVICE_CUT_OFF.warn(
             node,
-            f"the firewall (default deny) would block a service for other hosts: {one.in_words}",
-            f"To keep it reachable, add {', '.join(one.entries)} to firewall_allow;"
-            f" to block it, add {', '.join(one.cut)} to firewall_cut",
+            f"the firewall (default deny) would block {service if one.entries else ''}{one.in_words}",
+            f"To block it, add {', '.join(one.cut)} to firewall_cut; to keep it reachable, "
+            + (f"add {', '.join(one.entries)} to firewall_allow" if one.entries else "run on the node"),
+            one.command,
         )
         for one in asked
     ]
@@ -184,23 +160,24 @@ def findings_of(node: str, services: Sequence[ServiceCutOff]) -> list[Finding]:
     return found
 
 
-def refusal(services: Mapping[str, Sequence[ServiceCutOff]]) -> str:
-    """Return why a run must stop before any change; "" if it can continue. services: by node."""
-    asked = [(node, one) for node, found in services.items() for one in found if not one.why]
+def refusal(blocked: Mapping[str, Sequence[CutOff]]) -> str:
+    """Return why a run must stop before any change; "" if it can continue. blocked: by node."""
+    asked = [(node, one) for node, found in blocked.items() for one in found if not one.why]
     nodes: dict[str, list[str]] = {}
     for node, one in asked:
         nodes.setdefault(one.in_words, []).append(node)
     entries = dict.fromkeys(entry for _, one in asked for entry in one.entries)
+    commands = dict.fromkeys(one.command for _, one in asked if one.command)
     cut = dict.fromkeys(name for _, one in asked for name in one.cut)
     if not nodes:
         return ""
-    return "\n".join(
-        [
-            "The firewall (default deny) would block services that other hosts can reach now. Nothing was changed.",
-            *(f"- {', '.join(names)}: {service}" for service, names in nodes.items()),
-            "To keep services reachable, add them to firewall_allow in the inventory (group_vars/all.yml):",
-            f"firewall_allow: [{', '.join(entries)}]",
-            "To block services, add them to firewall_cut:",
-            f"firewall_cut: [{', '.join(cut)}]",
-        ]
-    )
+    what = ["services that other hosts can reach now"] * bool(entries) + ["forwarded packets"] * bool(commands)
+    lines = [f"The firewall (default deny) would block {' and '.join(what)}. Nothing was changed."]
+    lines += [f"- {', '.join(names)}: {text}" for text, names in nodes.items()]
+    if entries:
+        lines.append("To keep services reachable, add them to firewall_allow in the inventory (group_vars/all.yml):")
+        lines.append(f"firewall_allow: [{', '.join(entries)}]")
+    if commands:
+        lines += ["To keep forwarded packets, run on the nodes shown:", *commands]
+    lines.append(f"To block {'services' if entries else 'forwarded packets'}, add them to firewall_cut:")
+    return "\n".join([*lines, f"firewall_cut: [{', '.join(cut)}]"])

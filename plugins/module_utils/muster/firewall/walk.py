@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Packet:
-    """The first packet of a connection to the node."""
+    """The first packet of a connection to the node, or through the node to another host.
+
+    leaves_by: the interfaces of the way through the node; empty for a packet to the node itself.
+    """
 
     proto: str
     source: str
     port: int
     interface: str
+    leaves_by: frozenset[str] = frozenset()
 
     @cached_property
     def version(self) -> int:

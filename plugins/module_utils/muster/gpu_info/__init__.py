@@ -11,10 +11,10 @@
     nvswitches number of NVSwitches on the bus
     driver     {loaded, open, library, on_disk, cuda}: version of the loaded module, whether it is the open flavour,
                versions of libnvidia-ml and of the module on disk, and the newest CUDA that the driver supports
-    smi        {status, why, code, seconds, notes, cut, lost, lost_slots}: the outcome of `nvidia-smi -q -x`. status:
-               ok, not_run, missing, hangs, mismatch, no_driver, failed or unreadable; code: its exit status; notes: its
-               readable output outside the XML; cut: the length of a truncated output; lost, lost_slots: the GPUs that
-               it could not reach, by number or by slot, as printed
+    smi        {status, why, code, seconds, notes, cut, lost, lost_slots, hung}: the outcome of `nvidia-smi -q -x`.
+               status: ok, not_run, missing, hangs, mismatch, no_driver, failed or unreadable; code: its exit status;
+               notes: its readable output outside the XML; cut: the length of a truncated output; lost, lost_slots: the
+               GPUs that it could not reach, by number or by slot, as printed; hung: the queries without a response
     gpus       [GPU], in the driver's order; see query.gpu
     missing    [slot] on the bus and bound to nvidia, but not among the driver's GPUs; None if unknown
     topology   {between: {GPU: {peer: how}}, cpus: {GPU: list}, numa: {GPU: node}, nics: {NIC0: name}} or None

@@ -22,7 +22,8 @@ NO_DEVICES = "No devices were found"
 MOST_NOTES = 1000
 # nvidia-smi's manual, "Return Value": the driver is not loaded.
 NO_DRIVER = 9
-NOTHING_SAID: dict[str, Any] = {"code": None, "notes": "", "cut": None, "lost": [], "lost_slots": []}
+HANGS = "did not answer within"
+NOTHING_SAID: dict[str, Any] = {"code": None, "notes": "", "cut": None, "lost": [], "lost_slots": [], "hung": []}
 # A line of the fabric manager's log: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
 STARTED = re.compile(r"Fabric Manager version \S+ is running")
@@ -151,6 +152,7 @@ def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None
         "cut": len(answer["text"]) if root is not None and not complete else None,
         "lost": [int(place) for place in lost if place.isdigit()],
         "lost_slots": [values.slot(place) for place in lost if ":" in place],
+        "hung": [name for name, one in look["smi"].items() if HANGS in one["why"]],
     }, root
 
 
@@ -159,7 +161,7 @@ def _status(answer: Mapping[str, Any], *, complete: bool) -> str:
     if complete or NO_DEVICES in text:
         return "ok"
     signs = {
-        "hangs": "did not answer within" in answer["why"],
+        "hangs": HANGS in answer["why"],
         "missing": "is not there" in answer["why"],
         "mismatch": "Driver/library version mismatch" in text,
         "no_driver": "couldn't communicate with the NVIDIA driver" in text or answer["code"] == NO_DRIVER,

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from .values import LOST, NEEDS_RESET, NOTHING, broken, flag, number, slot, whole, word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .markup import Element
 
 THROTTLES = {
+    "gpu_idle": "idle",
     "hw_slowdown": "hw_slowdown",
     "hw_thermal_slowdown": "hw_thermal",
     "hw_power_brake_slowdown": "power_brake",
@@ -21,15 +24,21 @@ THROTTLES = {
     "sw_power_cap": "power_cap",
     "sync_boost": "sync_boost",
 }
+# Times in us since the driver was loaded, under the names of 580.
+THROTTLED = {"hw_therm_slowdown": "hw_thermal", "hw_power_brake": "power_brake", "sw_therm_slowdown": "sw_thermal"}
+# Elements that name other programs, that have a status of their own, or that mean nothing for computing.
+UNUSED = ("processes", "accounted_processes", "fabric", "fan_speed")
 COUNTS = ("sram_correctable", "sram_uncorrectable", "dram_correctable", "dram_uncorrectable")
 
 
 def gpu(element: Element) -> dict[str, Any]:
     """Return the facts of a GPU:
 
-    {slot, lost, name, architecture, uuid, serial, minor, device, vbios, inforom, gsp, persistence, mig, mig_pending,
-    compute_mode, virtualization, display, recovery, memory, ecc, retired, remap, link, temperature, power, clocks,
-    performance, throttle, utilization, fabric, processes}
+    {slot, lost, unreadable, name, brand, board, architecture, uuid, serial, minor, device, vbios, inforom, gsp,
+    persistence, mig, mig_pending, compute_mode, virtualization, display, recovery, memory, ecc, retired, remap, link,
+    temperature, power, clocks, performance, throttle, throttled, utilization, fabric, processes}
+
+    unreadable: the elements with an error instead of a value. board: the subsystem id, which contains the maker.
     """
     value = element.value
     said = {text.strip("[]").lower() for text in element.texts()}
@@ -37,7 +46,10 @@ def gpu(element: Element) -> dict[str, Any]:
         "slot": slot(value("pci/pci_bus_id") or element.attributes.get("id", "")),
         # Single readings can fail on healthy GPUs, but a GPU without a name or memory is unusable.
         "lost": LOST in said or any(broken(value(path)) for path in ("product_name", "uuid", "fb_memory_usage/total")),
+        "unreadable": list(dict.fromkeys(_unreadable(element))),
         "name": word(value("product_name")),
+        "brand": word(value("product_brand")),
+        "board": word(value("pci/pci_sub_system_id")),
         "architecture": word(value("product_architecture")),
         "uuid": word(value("uuid")),
         "serial": word(value("serial")),
@@ -53,7 +65,8 @@ def gpu(element: Element) -> dict[str, Any]:
         "virtualization": word(value("gpu_virtualization_mode/virtualization_mode")),
         "display": flag(value("display_active")),
         "recovery": "reset" if NEEDS_RESET in said else _recovery(element),
-        "memory": {name: whole(value(f"fb_memory_usage/{name}")) for name in ("total", "used", "free")},
+        "memory": {name: whole(value(f"fb_memory_usage/{name}")) for name in ("total", "used", "free")}
+        | {"bar1": whole(value("bar1_memory_usage/total"))},
         "ecc": _ecc(element),
         "retired": _retired(element),
         "remap": _remap(element),
@@ -70,6 +83,7 @@ def gpu(element: Element) -> dict[str, Any]:
         },
         "performance": word(value("performance_state")),
         "throttle": _throttle(element),
+        "throttled": _throttled(element),
         "utilization": whole(value("utilization/gpu_util")),
         "fabric": _fabric(element),
         "processes": [_process(entry) for entry in element.all("processes/process_info")],
@@ -190,13 +204,26 @@ def _power(element: Element) -> dict[str, float | None]:
     }
 
 
+def _unreadable(element: Element) -> Iterator[str]:
+    for child in element.children:
+        if child.name not in UNUSED:
+            yield from [child.name] if broken(child.text) else _unreadable(child)
+
+
 def _throttle(element: Element) -> list[str] | None:
-    """Return the active throttle reasons, except idle."""
+    """Return the active reasons for lower clocks. Reasons with unknown names keep the name that the driver prints."""
     reasons = element.find("clocks_event_reasons") or element.find("clocks_throttle_reasons")
     if reasons is None or all(flag(child.text) is None for child in reasons.children):
         return None
     active = [child.name.partition("_reason_")[2] for child in reasons.children if flag(child.text)]
-    return [THROTTLES[name] for name in active if name in THROTTLES]
+    return [THROTTLES.get(name, name) for name in active]
+
+
+def _throttled(element: Element) -> dict[str, float | None]:
+    """Return for how many seconds the clocks have been throttled since the driver was loaded, by reason."""
+    folder = "clocks_event_reasons_counters"
+    times = {name: number(element.value(f"{folder}/{folder}_{text}")) for text, name in THROTTLED.items()}
+    return {name: None if time is None else time / 1e6 for name, time in times.items()}
 
 
 def _fabric(element: Element) -> dict[str, Any] | None:

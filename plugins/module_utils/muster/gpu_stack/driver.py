@@ -61,6 +61,8 @@ def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
         yield Refusal(node.name, "the node is a container, and its host has no driver", "Install a driver on the host")
+    elif not theirs and node.seen.dgx:
+        yield Refusal(node.name, "no driver is installed, and DGX OS maintains it", "Install the driver of DGX OS")
     elif not theirs:
         why = "no driver is installed, and nvidia_driver_mode does not allow Muster to install one"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
@@ -100,9 +102,12 @@ def _against(case: StackCase, number: int, node: StackNode, floor: str) -> Itera
 
 
 def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iterator[str]:
-    exact = case.request.driver if "." in case.request.driver else ""
-    if numbers(exact or branch.newest) < numbers(floor):
+    version = case.request.driver if "." in case.request.driver else branch.newest
+    if numbers(version) < numbers(floor):
         yield f"CUDA requires {floor} or newer"
+    for kernel in node.seen.releases if build_of(case, node) == "dkms" else ():
+        if fails := case.table.cannot_build(version, kernel, node.system.name):
+            yield f"dkms cannot build its module for the kernel {kernel}, up to version {fails}"
     for chip in node.chips:
         architecture = chip.architecture
         if architecture.newest and branch.number > architecture.newest:

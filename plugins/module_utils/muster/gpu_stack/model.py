@@ -34,12 +34,13 @@ class StackNodeFacts:
 
     gpus: PCI device IDs such as `10de:2330`. model, gpu_count: the GPUs declared in the inventory. system: such as
     `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), the flavour of the running kernel
-    first. secure_boot: None if unknown. key_enrolled: whether the firmware trusts the signing key of dkms. managed:
-    whether Muster may install the driver. container: whether the node is a container, which shares the PCI bus and the
-    driver of its host and has the GPUs that the inventory assigns. virtual: whether the node is a virtual machine,
-    whose host may manage the NVSwitches. driver: version of the installed driver, whichever packages it came from.
-    works: whether the driver works. packages: names of the driver's packages; empty for a driver from a runfile.
-    replaces: the option that requests replacing a working driver. looked: whether the node was inspected.
+    first. releases: the kernels for which a module is required. secure_boot: None if unknown. key_enrolled: whether the
+    firmware trusts the signing key of dkms. managed: whether Muster may install the driver. dgx: whether DGX OS
+    maintains it. container: whether the node is a container, which shares the PCI bus and the driver of its host and
+    has the GPUs that the inventory assigns. virtual: whether the node is a virtual machine, whose host may manage the
+    NVSwitches. driver: version of the installed driver, whichever packages it came from. works: whether the driver
+    works. packages: names of the driver's packages; empty for a driver from a runfile. replaces: the option that
+    requests replacing a working driver. looked: whether the node was inspected.
     """
 
     node: str
@@ -51,9 +52,11 @@ class StackNodeFacts:
     gpu_count: int = 0
     nvswitches: int = 0
     kernels: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
     secure_boot: bool | None = None
     key_enrolled: bool | None = None
     managed: bool = True
+    dgx: bool = False
     container: bool = False
     virtual: bool = False
     driver: str = ""

@@ -139,7 +139,8 @@ def _node_stack(case: StackCase, node: StackNode, stack: ResolvedStack, branch: 
         dcgm=packages.dcgm(table, node, number) if request.dcgm else (),
     )
     if not node.seen.managed:
-        why = "installed on the host" if node.seen.container else "nvidia_driver_mode is not manage"
+        why = "maintained by DGX OS" if node.seen.dgx else "nvidia_driver_mode is not manage"
+        why = "installed on the host" if node.seen.container else why
         judged = StackChoice("driver", node.seen.driver, f"{why}: checked, but not changed")
         return replace(beside, choices=(judged,))
     if not is_maintained(case, node, branch):

@@ -124,6 +124,7 @@ class VersionsTable:
             for variant, rows in data["builds"].items()
         }
         self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}
+        self._kernels = data["kernels"]
         self.releases = {
             version: Release(
                 version,
@@ -163,6 +164,17 @@ class VersionsTable:
         exact = self.releases.get(version)
         minor = numbers(version)[:2]
         return exact or next((row for name, row in self.releases.items() if numbers(name)[:2] == minor), None)
+
+    def cannot_build(self, version: str, kernel: str, system: str) -> str:
+        """Return the newest version of the driver's branch that fails for this kernel; "" if this one can be built."""
+        release = numbers(kernel.replace("-", "."))
+        affected = (
+            str(row["fails"])
+            for row in self._kernels
+            if row["branch"] == numbers(version)[0] and row.get("system", system) == system
+            if numbers(row["kernel"].replace("-", ".")) <= release and numbers(version) <= numbers(row["fails"])
+        )
+        return next(affected, "")
 
     def chip_of_id(self, pci_id: str) -> Chip | None:
         """Return the chip of a PCI device ID such as `10de:2330`; None if unknown."""

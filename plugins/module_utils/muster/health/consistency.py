@@ -12,6 +12,7 @@ from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.majority import vote
+from .gpu_peers import ALIKE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +25,17 @@ READ_BY_ALL = "the values that the nodes report"
 
 PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
+
+EQUAL = "GPUs of the same model should be equal"
+GPUS_DIFFER = Check(
+    "gpu.values.differ",
+    seen="stand-in",
+    reads=READ_BY_ALL,
+    fires="warn: infoROM, memory size, BAR1 size, power limit, highest clock, PCIe generation, ECC mode or number of "
+    "active NVLinks of the GPUs differ between nodes with the same GPU models",
+    fix="Find out what was changed or replaced. Show the values on both nodes with",
+    command="nvidia-smi -q",
+)
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,7 @@ TRAITS = (
         "GPUs of the same model with different VBIOS versions can have different limits and bugs",
         "Ask the vendor of the machines for a common VBIOS version for all GPUs",
     ),
+    *(Trait(one.trait, GPUS_DIFFER, False, f"{one.what} of the GPUs", EQUAL) for one in ALIKE if one.trait),
     trait(
         "hca_firmware",
         "versions.hca_firmware.differ",
@@ -227,20 +240,24 @@ TRAITS = (
         "Copy the same code to all nodes",
     ),
 )
-CHECKS = tuple(each.check for each in TRAITS)
+CHECKS = tuple(dict.fromkeys(each.check for each in TRAITS))
+# Only compared between nodes with the same GPU models.
+OF_MODEL = {"vbios", *(one.trait for one in ALIKE if one.trait)}
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
     """Yield a finding for each trait that differs between the checked nodes, and a `pass` for each value that several
     nodes share."""
     for each in TRAITS:
-        votes = vote({node: own.get(each.name) for node, own in traits.items()})
-        if not votes.agree:
-            yield from differences(each, votes)
-            continue
-        for value, nodes in votes.holders.items():
-            if len(nodes) > 1:
-                yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
+        models = {node: own.get("gpu_model") if each.name in OF_MODEL else "" for node, own in traits.items()}
+        for model in dict.fromkeys(models.values()):
+            votes = vote({node: own.get(each.name) for node, own in traits.items() if models[node] == model})
+            if not votes.agree:
+                yield from differences(each, votes)
+                continue
+            for value, nodes in votes.holders.items():
+                if len(nodes) > 1:
+                    yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
 
 
 def differences(one: Trait, votes: Vote) -> Iterator[Finding]:

@@ -11,19 +11,21 @@ from ..verdict.check import Check, skip_all
 from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.masking import masked_env
+from ..verdict.words import few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ..verdict.check import Said
 
+# Variables that select a network interface.
+IFNAMES = (IFNAME, "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 # Variables that may differ between nodes: names of local interfaces and adapters, and indexes into local tables.
-OF_THE_NODE = (
-    *(IFNAME, "GLOO_SOCKET_IFNAME", HCA, GID_INDEX, PKEY, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS"),
-)
+OF_THE_NODE = (*IFNAMES, HCA, GID_INDEX, PKEY, "UCX_NET_DEVICES", "OMP_NUM_THREADS")
 # Variables of torch and of libraries that change how ranks work together.
-WORTH = re.compile(r"^(NCCL_|GLOO_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
+WORTH = re.compile(r"^(NCCL_|GLOO_|TP_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
 UNITS = "the environment of systemd units"
+SHOW_UNITS = "systemctl show --property=Environment"
 # Variables that torchrun or another launcher sets for each rank, and one that hides GPUs from all ranks.
 OF_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 # Launches are not in this list: they only have the environment of their plan.
@@ -53,7 +55,16 @@ FOR_LOGINS = Check(
     "started manually or by a Slurm login run with a different environment from the one that Muster checked",
     fix="Remove the variable. To set the variable for a single launch, use launch_env",
 )
-CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS)
+INTERFACE = Check(
+    "env.interface",
+    seen="sandbox",
+    reads="/etc/nccl.conf, the training user's .nccl.conf, /etc/environment, the environment of systemd units, and "
+    "/sys/class/net",
+    fires="warn: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or TP_SOCKET_IFNAME selects an interface that the node does "
+    "not have, so NCCL or Gloo fails at its first connection",
+    fix="Set the variable to the interface of the training network, or remove it",
+)
+CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS, INTERFACE)
 LOOKS = ("host", "unit")
 
 
@@ -63,6 +74,7 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "unit": masked_env(_worth(inside["environment"])) if inside else {},
         "login": masked_env(_worth(login)),
+        "interfaces": host.get("interfaces", []),
         "of_ranks": {name: login[name] for name in OF_RANKS if name in login},
         "nccl_conf": {
             place: masked_env(conf(text))
@@ -113,30 +125,16 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     seen = facts["environment"]
     # Report what one place shows, even if another cannot be read.
     if not facts["unit"]["inside"]:
-        yield from skip_all((DEBUGGING, LAUNCHER), facts["unit"]["why"])
+        yield from skip_all((DEBUGGING, LAUNCHER, INTERFACE), facts["unit"]["why"])
+    if not seen["interfaces"]:
+        yield INTERFACE.skip("the network interfaces cannot be listed")
     for path in facts["host"]["unread"]:
         if path == "/etc/environment":
             yield from skip_all(CHECKS, f"{path} cannot be read")
         elif path == "/etc/nccl.conf":
-            yield DEBUGGING.skip(f"{path} cannot be read")
+            yield from skip_all((DEBUGGING, INTERFACE), f"{path} cannot be read")
     places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
-    for place, variables in places.items():
-        who = "every launch" if place.endswith(".conf") else HEIRS[place]
-        for name, value in variables.items():
-            if not is_debugging(name, value):
-                continue
-            file = place.replace("~", f"~{request['user']}")
-            yield DEBUGGING.warn(
-                node,
-                f"{file} sets {name}={value}, which is for debugging only and affects {who}",
-                "Remove the variable. If a launch needs it, set it with launch_env. Show the variable with",
-                _grep(name, place, request["user"])
-                if place.startswith(("/", "~"))
-                else "systemctl show --property=Environment",
-                observed=f"{name}={value}",
-                expected="not set",
-                evidence=evidence(file, f"{name}={value}"),
-            )
+    yield from of_variables(places, seen["interfaces"], request)
     for place in HEIRS:
         names = [name for name in places[place] if name.startswith("PET_")]
         if names:
@@ -144,9 +142,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 node,
                 f"{place} sets {', '.join(names)}, which torchrun reads as options",
                 "Remove the variables. Show them with",
-                command=shell("grep -n PET_ {place}", place=place)
-                if place.startswith("/")
-                else "systemctl show --property=Environment",
+                command=shell("grep -n PET_ {place}", place=place) if place.startswith("/") else SHOW_UNITS,
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )
@@ -160,6 +156,47 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             observed=said,
             expected="not set",
         )
+
+
+def of_variables(
+    places: Mapping[str, Mapping[str, str]], interfaces: Collection[str], request: Mapping[str, Any]
+) -> Iterator[Said]:
+    node, user = request["node"], request["user"]
+    for place, variables in places.items():
+        who = "every launch" if place.endswith(".conf") else HEIRS[place]
+        for name, value in variables.items():
+            file = place.replace("~", f"~{user}")
+            show = _grep(name, place, user) if place.startswith(("/", "~")) else SHOW_UNITS
+            said: dict[str, Any] = {"observed": f"{name}={value}", "evidence": evidence(file, f"{name}={value}")}
+            if is_debugging(name, value):
+                yield DEBUGGING.warn(
+                    node,
+                    f"{file} sets {name}={value}, which is for debugging only and affects {who}",
+                    "Remove the variable. If a launch needs it, set it with launch_env. Show the variable with",
+                    show,
+                    expected="not set",
+                    **said,
+                )
+            if name in IFNAMES and interfaces and not selects(name, value, interfaces):
+                whom = HEIRS.get(place, "programs started manually")  # launches set the variables themselves
+                yield INTERFACE.warn(
+                    node,
+                    f"{file} sets {name}={value}, but the node has no such interface; this affects {whom}",
+                    f"{INTERFACE.fix}. Show the variable with",
+                    show,
+                    expected=f"one of {few(sorted(interfaces))}",
+                    **said,
+                )
+
+
+def selects(name: str, value: str, interfaces: Collection[str]) -> bool:
+    """Return whether a variable selects an existing interface. NCCL reads a list of prefixes, of exact names after "=",
+    and of excluded interfaces after "^"; Gloo and TensorPipe read exact names."""
+    parts = [part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")]
+    exact = name != IFNAME or value.lstrip("^").startswith("=")
+    wanted = [part for part in parts if part]
+    found = [one for one in interfaces if (one in wanted if exact else one.startswith(tuple(wanted)))]
+    return bool(set(interfaces) - set(found)) if value.startswith("^") else not wanted or bool(found)
 
 
 def shown(variables: Mapping[str, str]) -> str:

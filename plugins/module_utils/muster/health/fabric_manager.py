@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 START = "sudo systemctl enable --now nvidia-fabricmanager"
@@ -40,12 +40,15 @@ LESS = {
     "access_timeout_recovery": ("true",),
     "gfm_state": ("disconnected",),
 }
+# Values without a fault, also of parts that newer drivers may add. All other values are unknown.
+USUAL = ("healthy", "full", "false", "none", "connected", "not supported")
 # Its value is the kind of wrong configuration (no partition, invalid location, too few NVLinks), or "none".
 CONFIGURATION = "incorrect_configuration"
 # Boards of rack-scale NVLink: the fabric manager runs on the switch trays (NVIDIA's multi-node NVLink guide).
 OF_A_RACK = ("NVIDIA GB200", "NVIDIA GB300")
 RESET = "sudo nvidia-smi --gpu-reset"
-RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET} && sudo systemctl start nvidia-fabricmanager"
+# The fabric manager must run again even if a GPU in use refuses the reset.
+RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET}; sudo systemctl start nvidia-fabricmanager"
 
 INACTIVE = Check(
     "fabric_manager.inactive",
@@ -75,7 +78,8 @@ HEALTH = Check(
     seen="recording",
     reads="the fabric health of each GPU (drivers since 560)",
     fires="fail: the fabric is unhealthy, a route is broken, no partition is assigned, or the configuration is wrong. "
-    "warn: the bandwidth is degraded, a route is being recovered, or the fabric manager is disconnected",
+    "warn: the bandwidth is degraded, a route is being recovered, or the fabric manager is disconnected. unknown: a "
+    "part of the health or its value is unknown",
     fix="Stop the fabric manager, reset all GPUs, and start the fabric manager again. On rack-scale systems, ask the "
     "administrator of the switches to check the partition",
 )
@@ -207,29 +211,31 @@ def _way_out(node: GpuNode) -> tuple[str, str]:
 
 def health(node: GpuNode) -> Iterator[Said]:
     """Yield one finding with all faults. The part "summary" is shown only if no other part has a fault."""
-    broken: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    less: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: dict[str, dict[str, list[Gpu]]] = {kind: defaultdict(list) for kind in ("broken", "less", "unknown")}
     for gpu in node.gpus:
-        parts = (gpu["fabric"] or {"health": {}})["health"]
-        for part, value in parts.items():
-            what = f"{part.replace('_', ' ')} {value}"
-            if part == CONFIGURATION or value.lower() in BROKEN.get(part, ()):
-                broken[what].append(gpu)
-            elif value.lower() in LESS.get(part, ()):
-                less[what].append(gpu)
-    faults = {**broken, **less}
-    exact = {what: gpus for what, gpus in faults.items() if not what.startswith("summary ")} or faults
+        for part, value in (gpu["fabric"] or {"health": {}})["health"].items():
+            if kind := _fault(part, value.lower()):
+                found[kind][f"{part.replace('_', ' ')} {value}"].append(gpu)
+    if new := found["unknown"]:
+        shown = "; ".join(f"{what} on {node.named(gpus)}" for what, gpus in new.items())
+        fix = ("Show the details with", "nvidia-smi -q")
+        yield HEALTH.unknown(node.name, f"the NVLink fabric has unknown states: {shown}", *fix, observed=", ".join(new))
+    faults = {**found["broken"], **found["less"]}
     if not faults:
         return
+    exact = {what: gpus for what, gpus in faults.items() if not what.startswith("summary ")} or faults
     shown = "; ".join(f"{what} on {node.named(gpus)}" for what, gpus in exact.items())
-    yield (HEALTH.fail if broken else HEALTH.warn)(
-        node.name,
-        f"the NVLink fabric has faults: {shown}",
-        *_way_out(node),
-        observed=", ".join(exact),
-        expected="Healthy",
-        evidence=evidence("nvidia-smi -q -x", ", ".join(faults)),
-    )
+    report = HEALTH.fail if found["broken"] else HEALTH.warn
+    said = evidence("nvidia-smi -q -x", ", ".join(faults))
+    seen = {"observed": ", ".join(exact), "expected": "Healthy"}
+    yield report(node.name, f"the NVLink fabric has faults: {shown}", *_way_out(node), **seen, evidence=said)
+
+
+def _fault(part: str, value: str) -> str:
+    if part == CONFIGURATION or value in BROKEN.get(part, ()):
+        return "broken"
+    usual = value in USUAL or (part, value) == ("partition_assigned", "true")
+    return "less" if value in LESS.get(part, ()) else "" if usual else "unknown"
 
 
 def imex(node: GpuNode) -> Iterator[Said]:

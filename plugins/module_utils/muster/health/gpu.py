@@ -11,12 +11,12 @@ from ..verdict.commands import playbook
 from ..verdict.families import family
 from ..verdict.finding import Finding, Skipped, evidence
 from ..verdict.words import few, plural
-from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
+from . import fabric_manager, gpu_memory, gpu_peers, gpu_readings, gpu_settings, gpu_use, nvlink
 from .gpu_node import GpuNode
 from .gpu_readings import apart, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..verdict.check import Said
 
@@ -53,6 +53,14 @@ LOST = Check(
     fix="Power-cycle the node, but first save the kernel log with",
     command=LOG,
 )
+UNSUPPORTED = Check(
+    "gpu.driver.unsupported",
+    seen="stand-in",
+    reads="the kernel log, if the driver does not list a GPU that is on the bus",
+    fires="fail: the loaded driver does not support the GPU, or the GPU requires the open kernel modules",
+    fix="Install a driver that supports the GPU with",
+    command=GPU_STACK,
+)
 DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
     seen="stand-in",
@@ -80,7 +88,8 @@ SMI_HANGS = Check(
     "gpu.smi.hangs",
     seen="stand-in",
     reads="the run time of nvidia-smi",
-    fires="fail: nvidia-smi does not respond within 30 s (typical of a lost GPU or a stuck driver)",
+    fires="fail: nvidia-smi does not respond within 30 s (typical of a lost GPU or a stuck driver). unknown: only "
+    "its queries of the topology or of NVLink do not respond",
     fix="Reboot the node, but first save the kernel log (Xid messages) with",
     command=LOG,
 )
@@ -100,10 +109,10 @@ SMI_FAILED = Check(
     fix="Run nvidia-smi on the node to see the cause",
 )
 # These checks require GPUs that respond.
-PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+PARTS = (gpu_memory, gpu_settings, gpu_peers, gpu_readings, gpu_use, nvlink, fabric_manager)
 OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
 CHECKS = (
-    *(HEALTH, LOST, COUNT_DIFFERS),
+    *(HEALTH, LOST, COUNT_DIFFERS, UNSUPPORTED),
     *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
     *OF_LISTED,
 )
@@ -121,14 +130,24 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
     facts["gpu"]: the result of gpu_info.facts.facts. request: at least the keys node, gpus and nproc.
     """
-    facts = facts["gpu"]
+    facts, log = facts["gpu"], facts.get("kernel_log", {})
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0, so {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         yield from skip_all(CHECKS, why)
         return
-    rules = [driver, lost, presence, mismatch_on_disk, speed]
+    refused = _refused(facts, log.get("lines", ()))
+    if refused:
+        which = f"GPU{'' if len(refused) == 1 else 's'} at {few([*refused])}"
+        summary = f"the loaded driver does not support the {which}"
+        if any("requires use of" in said for said in refused.values()):
+            summary += ": the proprietary kernel modules are loaded, but open ones are required"
+        yield UNSUPPORTED.fail(node.name, summary, evidence=evidence("kernel log", few([*refused.values()])))
+        node = GpuNode({**facts, "missing": [slot for slot in facts["missing"] if slot not in refused]}, request)
+    elif facts["missing"] and log.get("why"):
+        yield UNSUPPORTED.skip(log["why"])
+    rules = [driver, lost, *([] if refused else [presence]), mismatch_on_disk, speed]
     if node.gpus:
         rules += [rule for part in PARTS for rule in part.RULES]
     else:
@@ -158,6 +177,18 @@ def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[st
         yield HEALTH.passed(request["node"], f"{plural(len(gpus), 'GPU')} ({names}): no faults found")
 
 
+def _refused(facts: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the messages in which the loaded driver refuses GPUs that it does not list, by slot."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if line["kind"] == "loaded":
+            found = {}
+        elif line["kind"] == "unsupported":
+            named = line["which"][0]
+            found |= {slot: line["text"] for slot in facts["missing"] or [] if named in (slot, None)}
+    return found
+
+
 def driver(node: GpuNode) -> Iterator[Said]:
     smi, version = node.facts["smi"], node.facts["driver"]
     status = smi["status"]
@@ -181,6 +212,11 @@ def driver(node: GpuNode) -> Iterator[Said]:
             observed=f"{smi['seconds']:.0f} s",
             expected="a response",
             evidence=evidence("nvidia-smi -q -x", smi["why"]),
+        )
+    elif smi["hung"]:
+        names = few([name.replace("_", " ") for name in smi["hung"]])
+        yield SMI_HANGS.unknown(
+            node.name, f"nvidia-smi does not respond to queries ({names}): a GPU or the driver hangs"
         )
     elif status == "missing":
         summary = f"the driver {version['loaded']} is loaded, but nvidia-smi is missing, so the GPUs cannot be checked"

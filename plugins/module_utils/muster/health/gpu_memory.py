@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..gpu_info.models import model_of
-from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import shell
 from ..verdict.finding import evidence
-from .gpu_node import have
+from .gpu_node import its
+from .xids import DRAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 # Azure/azurehpc-health-checks, check_gpu_ecc: above these counts the GPU is returned to the vendor.
 MOST_SRAM_CORRECTED = 10_000
@@ -24,14 +23,23 @@ MOST_DRAM_CORRECTED = 20_000_000
 MOST_REMAPPED = 512
 # NVIDIA/DCGM, dcgm_gpu_hardware_limits.h.
 MOST_RETIRED = 60
+# Brands of data center GPUs (product_brand), which have ECC on by default, except the M60 and M6 (NVIDIA's vGPU guide).
+# Workstation and consumer GPUs have other brands: Quadro, NVIDIA RTX, GeForce, TITAN.
+SERVERS = ("NVIDIA", "Tesla")
+WITHOUT_ECC = ("Tesla M60", "Tesla M6")
+OFFLINED = "the driver does not use the page of this row"
+COUNTS = "{} in SRAM, {} in DRAM"
+IDLE = "While no process is using the GPU, reset it with"
+REPLACE = "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)"
 # nvidia-smi's manual, "GPU Recovery Action".
+RESET = "sudo nvidia-smi --gpu-reset"
 RECOVERY = {
-    "reset": ("sudo nvidia-smi --gpu-reset", "End the processes on the GPU, and reset the GPU with"),
+    "reset": (RESET, "End the processes on the GPU, and reset the GPU with"),
     "bus reset": ("sudo nvidia-smi -r bus", "End the processes on the GPU, and reset the GPU with"),
     "reboot": ("sudo reboot", "A GPU reset is not enough. Reboot the node with"),
     "system reboot": ("sudo reboot", "A GPU reset is not enough. Reboot the node with"),
     "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End the processes that copy between GPUs. Check with"),
-    "drain and reset": ("sudo nvidia-smi --gpu-reset", "Let running work finish, start no new work, and reset with"),
+    "drain and reset": (RESET, DRAIN),
     "recover imex domain": ("sudo systemctl restart nvidia-imex", "Restart IMEX on every node of the domain with"),
 }
 
@@ -39,7 +47,8 @@ RESET_NEEDED = Check(
     "gpu.reset.needed",
     seen="recording",
     reads="gpu_recovery_action of nvidia-smi (before 570: gpu_reset_status)",
-    fires="fail: the driver requests a reset or a reboot. warn: `drain and reset`, which can wait for running work",
+    fires="fail: the driver requests a reset or a reboot. warn: `drain and reset`, which can wait for running work. "
+    "unknown: it requests an unknown action",
     fix="Reset the GPU or reboot the node, as requested",
 )
 ECC_UNCORRECTED = Check(
@@ -66,8 +75,9 @@ ECC_SRAM_THRESHOLD = Check(
 ECC_OFF = Check(
     "gpu.ecc.off",
     seen="recording",
-    reads="the ECC mode of GPU models that have ECC on by default",
-    fires="warn: ECC is off, so memory errors are not detected",
+    reads="the ECC mode",
+    fires="warn: ECC is off on a data center GPU, which has ECC on by default, or on one of several equal GPUs. "
+    "Workstation and consumer GPUs have ECC off by default",
     fix="Run sudo nvidia-smi -e 1, then reset the GPU",
 )
 ECC_PENDING = Check(
@@ -134,165 +144,134 @@ def hidden(node: GpuNode) -> Iterator[Said]:
 
 
 def recovery(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        action = gpu["recovery"]
-        # A pending row replacement has its own finding, with the same command.
-        if action and not (action == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]):
-            command, text = RECOVERY.get(action, ("nvidia-smi -q", "Show the details with"))
-            one = f" -i {address(gpu['slot'])}" if command.startswith("sudo nvidia-smi") else ""
-            yield (RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail)(
-                node.name,
-                f"{node.named([gpu])} has had a fault, and the driver requests: {action}",
-                text,
-                command + one,
-                observed=action,
-                expected="none",
-                evidence=evidence("nvidia-smi -q -x", f"gpu_recovery_action {action}"),
-            )
+    for action, gpus in node.by(_requested).items():
+        command, text = RECOVERY.get(action, ("nvidia-smi -q", "Show the details with"))
+        if "nvidia-smi" in command:
+            command = node.reset(gpus) if command == RESET else node.only(command, gpus)
+        report = RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail
+        said = evidence("nvidia-smi -q -x", f"gpu_recovery_action {action}")
+        summary = f"{node.have(gpus)} had a fault, and the driver requests: {action}"
+        report = report if action in RECOVERY else RESET_NEEDED.unknown
+        yield report(node.name, summary, text, command, observed=action, expected="none", evidence=said)
+
+
+def _requested(gpu: Gpu) -> str:
+    """Return the requested action. A pending row replacement has its own finding, with the same command."""
+    replaced = gpu["recovery"] == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]
+    return "" if replaced else gpu["recovery"] or ""
 
 
 def ecc(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        now, ever = gpu["ecc"]["volatile"], gpu["ecc"]["aggregate"]
-        errors = (now["sram_uncorrectable"] or 0) + (now["dram_uncorrectable"] or 0)
-        if errors:
-            yield ECC_UNCORRECTED.fail(
-                node.name,
-                f"{node.named([gpu])} has had {errors} uncorrectable memory errors since the driver was loaded",
-                "If errors recur after a reset, have the GPU replaced. Reset the GPU with",
-                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
-                observed=_counts(now, "uncorrectable"),
-                expected="0",
-            )
-        sram, dram = ever["sram_correctable"] or 0, ever["dram_correctable"] or 0
-        if sram > MOST_SRAM_CORRECTED or dram > MOST_DRAM_CORRECTED:
-            yield ECC_CORRECTED.warn(
-                node.name,
-                f"{node.named([gpu])} has had {sram} corrected errors in SRAM and {dram} in DRAM over its lifetime",
-                "Have the GPU inspected at the next maintenance, and test it with",
-                "sudo dcgmi diag -r 3",
-                observed=_counts(ever, "correctable"),
-                expected=f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED}",
-            )
-        if gpu["ecc"]["sram_threshold"]:
-            yield ECC_SRAM_THRESHOLD.fail(
-                node.name,
-                f"{node.named([gpu])} reports too many uncorrectable errors in SRAM",
-                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
-                observed=_counts(ever, "uncorrectable"),
-            )
+    for gpus in node.by(lambda gpu: any(_sums([gpu], "uncorrectable", "volatile"))).values():
+        counts = _sums(gpus, "uncorrectable", "volatile")
+        summary = f"{node.have(gpus)} had {sum(counts)} uncorrectable memory errors since the driver was loaded"
+        fix = "If errors recur after a reset, have the GPU replaced. Reset the GPU with", node.reset(gpus)
+        yield ECC_UNCORRECTED.fail(node.name, summary, *fix, observed=COUNTS.format(*counts), expected="0")
+    for gpus in node.by(_many).values():
+        counts = _sums(gpus, "correctable", "volatile", "aggregate")
+        summary = "{} had {} corrected errors in SRAM and {} in DRAM over {} lifetime"
+        summary = summary.format(node.have(gpus), *counts, its(gpus))
+        fix = "Have the GPU inspected at the next maintenance, and test it with", "sudo dcgmi diag -r 3"
+        most = f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED} on each"
+        yield ECC_CORRECTED.warn(node.name, summary, *fix, observed=COUNTS.format(*counts), expected=most)
+    for gpus in node.by(lambda gpu: gpu["ecc"]["sram_threshold"]).values():
+        summary = f"{node.have(gpus)} reported too many uncorrectable errors in SRAM"
+        seen = COUNTS.format(*_sums(gpus, "uncorrectable", "aggregate"))
+        yield ECC_SRAM_THRESHOLD.fail(node.name, summary, REPLACE, observed=seen)
+
+
+def _many(gpu: Gpu) -> bool:
+    sram, dram = _sums([gpu], "correctable", "volatile", "aggregate")
+    return sram > MOST_SRAM_CORRECTED or dram > MOST_DRAM_CORRECTED
+
+
+def _sums(gpus: Sequence[Gpu], kind: str, *times: str) -> tuple[int, int]:
+    """Return the errors in SRAM and in DRAM: of several times the larger count, because one can be missing."""
+    sram, dram = (
+        sum(max(gpu["ecc"][when][f"{memory}_{kind}"] or 0 for when in times) for gpu in gpus)
+        for memory in ("sram", "dram")
+    )
+    return sram, dram
 
 
 def ecc_mode(node: GpuNode) -> Iterator[Said]:
-    off = []
-    for gpu in node.gpus:
-        model = model_of(gpu["name"])
-        if gpu["ecc"]["on"] is False and model:
-            off.append(gpu)
-    if off:
-        yield ECC_OFF.warn(
-            node.name,
-            f"{node.named(off)} {have(off)} ECC disabled, so memory errors are not detected",
-            "A GPU reset is required after you enable ECC with",
-            node.only("sudo nvidia-smi -e 1", off),
-            observed="off",
-            expected="on",
-        )
-    pending = [
-        gpu for gpu in node.gpus if gpu["ecc"]["pending"] is not None and gpu["ecc"]["pending"] != gpu["ecc"]["on"]
-    ]
-    if pending:
-        to = "on" if pending[0]["ecc"]["pending"] else "off"
-        yield ECC_PENDING.warn(
-            node.name,
-            f"the next reset will turn {to} ECC of {node.named(pending)}",
-            "While no process is using the GPUs, reset them with",
-            node.only("sudo nvidia-smi --gpu-reset", pending),
-            observed="off" if to == "on" else "on",
-            expected=to,
-        )
+    servers = {gpu["name"] for gpu in node.gpus if gpu["brand"] in SERVERS or model_of(gpu["name"])} - set(WITHOUT_ECC)
+    usual = servers | {gpu["name"] for gpu in node.gpus if gpu["ecc"]["on"]}
+    for off in node.by(lambda gpu: gpu["ecc"]["on"] is False and gpu["name"] in usual).values():
+        summary = f"{node.have(off)} ECC disabled, so memory errors are not detected"
+        fix = "A GPU reset is required after you enable ECC with", node.only("sudo nvidia-smi -e 1", off)
+        yield ECC_OFF.warn(node.name, summary, *fix, observed="off", expected="on")
+    for to, pending in node.by(_pending_ecc).items():
+        summary = f"the next reset will turn {to} ECC of {node.named(pending)}"
+        now = "off" if to == "on" else "on"
+        yield ECC_PENDING.warn(node.name, summary, IDLE, node.reset(pending), observed=now, expected=to)
+
+
+def _pending_ecc(gpu: Gpu) -> str:
+    pending = gpu["ecc"]["pending"]
+    return "" if pending in (None, gpu["ecc"]["on"]) else "on" if pending else "off"
 
 
 def remapping(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        remap = gpu["remap"]
-        if remap is None:
-            continue
-        rows = f"replaced rows: {remap['correctable']} (correctable errors), {remap['uncorrectable']} (uncorrectable)"
-        if remap["failed"]:
-            yield REMAP_FAILED.fail(
-                node.name,
-                f"{node.named([gpu])} could not replace a faulty memory row",
-                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
-                observed=rows,
-            )
-        if remap["pending"]:
-            model = model_of(gpu["name"])
-            offlined = bool(model and model.offlines)
-            until = "the driver does not use the page of this row" if offlined else "the driver uses the row"
-            yield (REMAP_PENDING.warn if offlined else REMAP_PENDING.fail)(
-                node.name,
-                f"{node.named([gpu])} has a faulty memory row, which the next reset replaces; until then, {until}",
-                "While no process is using the GPU, reset it with",
-                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
-                observed=rows,
-                expected="nothing pending",
-                evidence=evidence("nvidia-smi -q -x", "remapped_row_pending Yes"),
-            )
-        if (remap["uncorrectable"] or 0) >= MOST_REMAPPED or remap["banks_without"]:
-            yield REMAP_MANY.warn(
-                node.name,
-                f"{node.named([gpu])} has no spare rows left in {remap['banks_without'] or 'some'} memory banks",
-                "Have the GPU replaced before its next error",
-                observed=rows,
-                expected=f"fewer than {MOST_REMAPPED}",
-            )
+    for gpus in node.by(lambda gpu: gpu["remap"] and gpu["remap"]["failed"]).values():
+        summary = f"{node.named(gpus)} could not replace a faulty memory row"
+        yield REMAP_FAILED.fail(node.name, summary, REPLACE, observed=_rows(gpus))
+    for until, gpus in node.by(_until_replaced).items():
+        report = REMAP_PENDING.warn if until == OFFLINED else REMAP_PENDING.fail
+        summary = f"{node.have(gpus)} a faulty memory row, which the next reset replaces; until then, {until}"
+        seen = {"observed": _rows(gpus), "expected": "nothing pending"}
+        yield report(node.name, summary, IDLE, node.reset(gpus), **seen)
+    for gpus in node.by(_used_up).values():
+        banks = sum(gpu["remap"]["banks_without"] or 0 for gpu in gpus)
+        summary = f"{node.have(gpus)} no spare rows left in {banks or 'some'} memory banks"
+        yield REMAP_MANY.warn(node.name, summary, observed=_rows(gpus), expected=f"fewer than {MOST_REMAPPED}")
+
+
+def _until_replaced(gpu: Gpu) -> str:
+    if not (gpu["remap"] and gpu["remap"]["pending"]):
+        return ""
+    model = model_of(gpu["name"])
+    return OFFLINED if model and model.offlines else "the driver uses the row"
+
+
+def _used_up(gpu: Gpu) -> bool:
+    remap = gpu["remap"] or {"uncorrectable": 0, "banks_without": 0}
+    return bool((remap["uncorrectable"] or 0) >= MOST_REMAPPED or remap["banks_without"])
+
+
+def _rows(gpus: Sequence[Gpu]) -> str:
+    counts = (sum(gpu["remap"][kind] or 0 for gpu in gpus) for kind in ("correctable", "uncorrectable"))
+    return "replaced rows: {} (correctable errors), {} (uncorrectable)".format(*counts)
 
 
 def retirement(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        retired = gpu["retired"]
-        if retired is None:
-            continue
-        pages = (retired["single"] or 0) + (retired["double"] or 0)
-        if retired["pending"]:
-            yield RETIRED_PENDING.fail(
-                node.name,
-                f"{node.named([gpu])} has a faulty memory page, which remains in use until the next reset",
-                "Reset the GPU with",
-                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
-                observed=f"{pages} retired",
-            )
-        if pages >= MOST_RETIRED:
-            yield RETIRED_MANY.warn(
-                node.name,
-                f"{node.named([gpu])} has {pages} retired memory pages",
-                "Have the GPU replaced",
-                observed=str(pages),
-                expected=f"fewer than {MOST_RETIRED}",
-            )
+    for gpus in node.by(lambda gpu: gpu["retired"] and gpu["retired"]["pending"]).values():
+        summary = f"{node.have(gpus)} a faulty memory page, which remains in use until the next reset"
+        seen = f"{sum(map(_pages, gpus))} retired"
+        yield RETIRED_PENDING.fail(node.name, summary, "Reset the GPU with", node.reset(gpus), observed=seen)
+    for gpus in node.by(lambda gpu: _pages(gpu) >= MOST_RETIRED).values():
+        count = str(sum(map(_pages, gpus)))
+        summary = f"{node.have(gpus)} {count} retired memory pages"
+        yield RETIRED_MANY.warn(node.name, summary, observed=count, expected=f"fewer than {MOST_RETIRED} on each")
+
+
+def _pages(gpu: Gpu) -> int:
+    retired = gpu["retired"] or {"single": 0, "double": 0}
+    return (retired["single"] or 0) + (retired["double"] or 0)
 
 
 def repair(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        waits = [name for name in ("channel", "tpc") if gpu["ecc"][f"{name}_repair"]]
-        if gpu["ecc"]["unrepairable"]:
-            yield MEMORY_UNREPAIRABLE.fail(
-                node.name,
-                f"{node.named([gpu])} has memory that cannot be repaired",
-                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
-            )
-        elif waits:
-            yield MEMORY_UNREPAIRABLE.warn(
-                node.name,
-                f"a repair of {node.named([gpu])} ({' and '.join(waits)}) is pending and requires a reset",
-                "While no process is using the GPU, reset it with",
-                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
-            )
+    for gpus in node.by(lambda gpu: gpu["ecc"]["unrepairable"]).values():
+        summary = f"{node.have(gpus)} memory that cannot be repaired"
+        yield MEMORY_UNREPAIRABLE.fail(node.name, summary, REPLACE)
+    for what, gpus in node.by(_waits).items():
+        summary = f"a repair of {node.named(gpus)} ({what}) is pending and requires a reset"
+        yield MEMORY_UNREPAIRABLE.warn(node.name, summary, IDLE, node.reset(gpus))
 
 
-def _counts(counts: Mapping[str, Any], kind: str) -> str:
-    return f"{counts[f'sram_{kind}'] or 0} in SRAM, {counts[f'dram_{kind}'] or 0} in DRAM"
+def _waits(gpu: Gpu) -> str:
+    waits = [name for name in ("channel", "tpc") if gpu["ecc"][f"{name}_repair"]]
+    return "" if gpu["ecc"]["unrepairable"] else " and ".join(waits)
 
 
 RULES = (hidden, recovery, ecc, ecc_mode, remapping, retirement, repair)

@@ -1,21 +1,19 @@
-"""The settings of a node's GPUs: persistence, MIG, compute mode, clocks, power, models and VBIOS."""
+"""The settings of a node's GPUs: persistence, MIG, compute mode, clocks and power."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
@@ -53,9 +51,10 @@ COMPUTE_MODE = Check(
 CLOCKS_LOWERED = Check(
     "gpu.clocks.lowered",
     seen="recording",
-    reads="application clocks and their defaults",
-    fires="warn: an application clock is lower than its default",
-    fix="Run sudo nvidia-smi -rac",
+    reads="application clocks and their defaults (before driver 590), and the clocks of a GPU under full load",
+    fires="warn: an application clock is lower than its default, or a clock is below half of its maximum at 90 % "
+    "utilization without a reason (typical of nvidia-smi -lgc). The clocks of an idle GPU show no lock",
+    fix="Run sudo nvidia-smi -rgc, and with drivers before 590 sudo nvidia-smi -rac",
 )
 POWER_LOWERED = Check(
     "gpu.power.lowered",
@@ -63,20 +62,6 @@ POWER_LOWERED = Check(
     reads="the current power limit and its default",
     fires="warn: the current limit is more than 1 % below its default",
     fix="Restore the default with sudo nvidia-smi -pl WATTS (nvidia-smi -q -d POWER shows the default)",
-)
-MODEL_MIXED = Check(
-    "gpu.model.mixed",
-    seen="recording",
-    reads="the models of the node's GPUs",
-    fires="warn: the models differ, so every step waits for the slowest GPU, and the smallest memory limits the job",
-    fix="Use GPUs of the same model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest GPU",
-)
-VBIOS_MIXED = Check(
-    "gpu.vbios.mixed",
-    seen="recording",
-    reads="the VBIOS versions of GPUs of the same model",
-    fires="warn: the versions differ, for example after a GPU was replaced",
-    fix="Install one VBIOS version with the vendor's tool",
 )
 INFOROM_CORRUPT = Check(
     "gpu.inforom.corrupt",
@@ -86,145 +71,98 @@ INFOROM_CORRUPT = Check(
     fix="Have the vendor inspect the GPU",
 )
 CHECKS = (
-    PERSISTENCE_OFF,
-    MIG_ON,
-    MIG_PENDING,
-    COMPUTE_MODE,
-    CLOCKS_LOWERED,
-    POWER_LOWERED,
-    MODEL_MIXED,
-    VBIOS_MIXED,
-    INFOROM_CORRUPT,
+    *(PERSISTENCE_OFF, MIG_ON, MIG_PENDING, COMPUTE_MODE),
+    *(CLOCKS_LOWERED, POWER_LOWERED, INFOROM_CORRUPT),
 )
+# Percent of time, and share of the maximum: estimates. Consumer GPUs compute with slightly lower memory clocks (P2).
+FULL_LOAD, LOCKED = 90, 0.5
 # The driver rounds limits to fixed steps.
 TOLERANCE = 0.99
 
 
 def persistence(node: GpuNode) -> Iterator[Said]:
     # A display keeps the driver loaded.
-    off = [gpu for gpu in node.gpus if gpu["persistence"] is False and not gpu["display"]]
-    if off:
-        yield PERSISTENCE_OFF.warn(
-            node.name,
-            f"persistence mode is off on {node.named(off)}, so each job waits until the driver is loaded",
-            f"Enable persistence mode permanently with {GPU_STACK}, or until the next boot with",
-            node.only("sudo nvidia-smi -pm 1", off),
-            observed="off",
-            expected="on",
-        )
+    for off in node.by(lambda gpu: gpu["persistence"] is False and not gpu["display"]).values():
+        summary = f"persistence mode is off on {node.named(off)}, so each job waits until the driver is loaded"
+        fix = f"Enable persistence mode permanently with {GPU_STACK}, or until the next boot with"
+        command = node.only("sudo nvidia-smi -pm 1", off)
+        yield PERSISTENCE_OFF.warn(node.name, summary, fix, command, observed="off", expected="on")
 
 
 def mig(node: GpuNode) -> Iterator[Said]:
-    on = [gpu for gpu in node.gpus if gpu["mig"]]
-    if on:
-        yield MIG_ON.fail(
-            node.name,
-            f"{node.named(on)} {have(on)} MIG enabled: one rank gets one slice, and the other ranks find no GPU",
-            "While no process is using the GPUs, turn MIG off with",
-            node.only("sudo nvidia-smi -mig 0", on),
-            observed="on",
-            expected="off",
-        )
-    pending = [
-        gpu for gpu in node.gpus if gpu["mig_pending"] is not None and gpu["mig_pending"] is not bool(gpu["mig"])
-    ]
-    if pending:
-        yield MIG_PENDING.warn(
-            node.name,
-            f"the next reset will turn {'on' if pending[0]['mig_pending'] else 'off'} MIG of {node.named(pending)}",
-            "While no process is using the GPUs, reset them with",
-            node.only("sudo nvidia-smi --gpu-reset", pending),
-        )
+    for on in node.by(lambda gpu: gpu["mig"]).values():
+        summary = f"{node.have(on)} MIG enabled: one rank gets one slice, and the other ranks find no GPU"
+        fix = "While no process is using the GPUs, turn MIG off with", node.only("sudo nvidia-smi -mig 0", on)
+        yield MIG_ON.fail(node.name, summary, *fix, observed="on", expected="off")
+    for to, pending in node.by(_pending_mig).items():
+        summary = f"the next reset will turn {to} MIG of {node.named(pending)}"
+        fix = "While no process is using the GPUs, reset them with", node.reset(pending)
+        yield MIG_PENDING.warn(node.name, summary, *fix)
+
+
+def _pending_mig(gpu: Gpu) -> str:
+    pending = gpu["mig_pending"]
+    return "" if pending is None or pending is bool(gpu["mig"]) else "on" if pending else "off"
 
 
 def compute_mode(node: GpuNode) -> Iterator[Said]:
-    by_mode = defaultdict(list)
-    for gpu in node.gpus:
-        if gpu["compute_mode"] and gpu["compute_mode"] != "Default":
-            by_mode[gpu["compute_mode"]].append(gpu)
-    for mode, gpus in by_mode.items():
+    for mode, gpus in node.by(lambda gpu: "" if gpu["compute_mode"] == "Default" else gpu["compute_mode"]).items():
         nobody = "prohibited" in mode.lower()
         means = "compute processes cannot run" if nobody else "only one compute process can run on a GPU"
-        yield (COMPUTE_MODE.fail if nobody else COMPUTE_MODE.warn)(
-            node.name,
-            f"the compute mode of {node.named(gpus)} is {mode}: {means}",
-            "Restore the default with",
-            node.only("sudo nvidia-smi -c 0", gpus),
-            observed=mode,
-            expected="Default",
-        )
+        summary = f"the compute mode of {node.named(gpus)} is {mode}: {means}"
+        fix = "Restore the default with", node.only("sudo nvidia-smi -c 0", gpus)
+        report = COMPUTE_MODE.fail if nobody else COMPUTE_MODE.warn
+        yield report(node.name, summary, *fix, observed=mode, expected="Default")
 
 
 def clocks(node: GpuNode) -> Iterator[Said]:
-    slow = [gpu for gpu in node.gpus if _below(gpu["clocks"]["set"], gpu["clocks"]["set_default"])]
-    if slow:
-        now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
-        yield CLOCKS_LOWERED.warn(
-            node.name,
-            f"the application clock of {node.named(slow)} is {now} MHz, but the default is {usual} MHz",
-            "Restore the default with",
-            node.only("sudo nvidia-smi -rac", slow),
-            observed=f"{now} MHz",
-            expected=f"{usual} MHz",
-        )
+    for (now, usual), slow in node.by(lambda gpu: _lower(gpu, "set", "set_default", TOLERANCE)).items():
+        summary = f"the application clock of {node.named(slow)} is {now} MHz, but the default is {usual} MHz"
+        fix = "Restore the default with", node.only("sudo nvidia-smi -rac", slow)
+        yield CLOCKS_LOWERED.warn(node.name, summary, *fix, observed=f"{now} MHz", expected=f"{usual} MHz")
+    for (what, now, most), slow in node.by(_locked).items():
+        summary = f"under full load, the {what} of {node.named(slow)} is {now} of {most} MHz, and the driver gives no "
+        summary += "reason: the clocks are probably locked"
+        unlock = " && ".join(node.only(f"sudo nvidia-smi {option}", slow) for option in ("-rgc", "-rmc"))
+        seen = {"observed": f"{now} MHz", "expected": f"{most} MHz"}
+        yield CLOCKS_LOWERED.warn(node.name, summary, "Unlock the clocks with", unlock, **seen)
+
+
+def _lower(gpu: Gpu, name: str, most: str, share: float) -> tuple[int, int] | None:
+    now, usual = gpu["clocks"][name], gpu["clocks"][most]
+    return (now, usual) if now and usual and now < usual * share else None
+
+
+def _locked(gpu: Gpu) -> tuple[str, int, int] | None:
+    """Return (kind, clock, maximum) of a busy GPU with a low clock for which there is no reason. A lock
+    (nvidia-smi -lgc, -lmc) is not printed."""
+    if (gpu["utilization"] or 0) < FULL_LOAD or set(gpu["throttle"] or []) - {"applications_clocks_setting"}:
+        return None
+    low = [
+        (what, _lower(gpu, name, f"{name}_max", LOCKED)) for what, name in (("clock", "sm"), ("memory clock", "memory"))
+    ]
+    return next(((what, *found) for what, found in low if found), None)
 
 
 def power(node: GpuNode) -> Iterator[Said]:
-    low = [gpu for gpu in node.gpus if _below(gpu["power"]["limit"], gpu["power"]["default"])]
-    if low:
-        now, usual = low[0]["power"]["limit"], low[0]["power"]["default"]
-        yield POWER_LOWERED.warn(
-            node.name,
-            f"the power limit of {node.named(low)} is {now:.0f} W, but the default is {usual:.0f} W",
-            "If the lower limit is not intentional, restore the default with",
-            node.only(f"sudo nvidia-smi -pl {usual:.0f}", low),
-            observed=f"{now:.0f} W",
-            expected=f"{usual:.0f} W",
-        )
+    for (now, usual), low in node.by(low_limit).items():
+        summary = f"the power limit of {node.named(low)} is {now:.0f} W, but the default is {usual:.0f} W"
+        fix = "If the lower limit is not intentional, restore the default with"
+        command = node.only(f"sudo nvidia-smi -pl {usual:.0f}", low)
+        yield POWER_LOWERED.warn(node.name, summary, fix, command, observed=f"{now:.0f} W", expected=f"{usual:.0f} W")
 
 
-def _below(now: float | None, usual: float | None) -> bool:
-    return bool(now and usual and now < usual * TOLERANCE)
-
-
-def mixed(node: GpuNode) -> Iterator[Said]:
-    by_name: dict[str, list[dict[str, object]]] = defaultdict(list)
-    for gpu in node.gpus:
-        by_name[gpu["name"] or "an unknown model"].append(gpu)
-    if len(by_name) > 1:
-        kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
-        yield MODEL_MIXED.warn(
-            node.name,
-            f"the GPUs are of different models: {kinds}",
-            observed=few(sorted(by_name)),
-            expected="one model",
-        )
-    for name, gpus in by_name.items():
-        versions = defaultdict(list)
-        for gpu in gpus:
-            if gpu["vbios"]:
-                versions[str(gpu["vbios"])].append(gpu)
-        if len(versions) > 1:
-            usual = max(versions, key=lambda version: len(versions[version]))
-            odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
-            yield VBIOS_MIXED.warn(
-                node.name,
-                f"the VBIOS version of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, but the "
-                f"other {name} GPUs have {usual}",
-                observed=few(sorted(versions)),
-                expected="one version",
-            )
+def low_limit(gpu: Gpu) -> tuple[float, float] | None:
+    now, usual = gpu["power"]["limit"], gpu["power"]["default"]
+    return (now, usual) if now and usual and now < usual * TOLERANCE else None
 
 
 def inforom(node: GpuNode) -> Iterator[Said]:
     said = [line for line in node.facts["smi"]["notes"].splitlines() if "infoROM is corrupted" in line]
     if said:
         where = few([line.rpartition("at gpu ")[2] for line in said if "at gpu " in line])
-        yield INFOROM_CORRUPT.warn(
-            node.name,
-            f"the infoROM of {where or 'a GPU'} is corrupt, so its error records are unreliable",
-            evidence=evidence("nvidia-smi", few(said)),
-        )
+        summary = f"the infoROM of {where or 'a GPU'} is corrupt, so its error records are unreliable"
+        yield INFOROM_CORRUPT.warn(node.name, summary, evidence=evidence("nvidia-smi", few(said)))
 
 
-RULES = (persistence, mig, compute_mode, clocks, power, mixed, inforom)
+RULES = (persistence, mig, compute_mode, clocks, power, inforom)

@@ -29,7 +29,8 @@ GPUDIRECT_MISSING = Check(
     "driver, kernel 5.12 and rdma-core 34), so every message is copied through host memory (NCCL's GPU troubleshooting "
     "guide). Skipped for GeForce and GB10, which do not support GPUDirect RDMA. pci.acs.redirects and "
     "pci.iommu.translates check the ACS and IOMMU settings that slow or break GPUDirect RDMA",
-    fix="Load nvidia-peermem now and at every boot with",
+    fix="Use DMA-BUF (open kernel modules, kernel 5.12, rdma-core 34). If that is not possible, load nvidia-peermem, "
+    "which NVIDIA has deprecated, with",
     command="sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
 )
 CHECKS = (GPUDIRECT_MISSING,)

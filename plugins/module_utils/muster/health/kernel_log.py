@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,13 @@ from ..gpu_info.values import address
 from ..verdict.check import Check, collect, skip_all
 from ..verdict.commands import shell
 from ..verdict.finding import evidence
-from ..verdict.words import age
+from ..verdict.words import age, few
+from .fabric_manager import RESTART
+from .gpu_node import GpuNode
 from .host import CONNTRACK_FULL
 from .kernel_gaps import not_seen
 from .pci import AER
-from .xids import ACTIONS, SXID_LINE, words, worst
+from .xids import ACTIONS, RECOVERY, SXID_LINE, words, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +34,9 @@ XID = Check(
     reads="Xid messages of NVIDIA's driver in the kernel log since the driver was last loaded",
     fires="fail: within the last day, the driver logged an Xid for which NVIDIA's catalogue requires a GPU reset, a "
     "restart of the machine or a mechanical check. warn: such an Xid is older or the driver no longer requests an "
-    "action, or an Xid requires attention (63, 92, 94, 157, 160, 161, and non-fatal Xids of NVLink 5, 144 to 150). "
-    "Application errors (Xid 13, 31, 43, 45 and others) are ignored",
+    "action, or requests a reset only when running work has finished, or an Xid requires attention (63, 92, 94, 157, "
+    "160, 161 and others, and non-fatal Xids of NVLink 5, 144 to 150). unknown: the number is in no table. Application "
+    "errors (Xid 13, 31, 43, 45 and others) are ignored",
     fix="Reset the idle GPU or restart the machine, as the catalogue says. If the Xid recurs, have the GPU replaced",
 )
 SXID = Check(
@@ -250,10 +254,8 @@ def _not_seen(log: Mapping[str, Any]) -> Iterator[Skipped]:
 
 def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     lines = log["lines"]
-    # Newer drivers report the pending recovery action of a GPU; after a reset, none is pending.
-    over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
     if request["gpus"]:
-        yield from _gpus(node, log, over_with)
+        yield from _gpus(GpuNode(facts["gpu"], request), log)
     else:
         yield from skip_all(OF_GPUS, "cluster_gpus is 0, so launches use no GPU")
     for sign in SIGNS:
@@ -264,31 +266,41 @@ def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request:
     yield from _nfs(node, lines)
 
 
-def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> Iterator[Said]:
+def _gpus(node: GpuNode, log: Mapping[str, Any]) -> Iterator[Said]:
     lines = log["lines"]
     # The driver was reloaded: earlier messages no longer apply.
     starts = [number for number, line in enumerate(lines) if line["kind"] == "loaded"]
     since = lines[starts[-1] + 1 :] if starts else lines
-    yield from _xids(node, since, log["source"], over_with)
-    yield from _sxids(node, since, log["source"])
+    yield from _xids(node, since, log["source"])
+    yield from _sxids(node.name, since, log["source"])
 
 
-def _xids(node: str, lines: Sequence[Mapping[str, Any]], source: str, over_with: Mapping[str, bool]) -> Iterator[Said]:
-    """Yield one finding per GPU. over_with: by slot, whether the driver no longer requests a recovery action."""
-    for slot, (action, code, line) in worst(lines, DAY).items():
-        over = over_with.get(slot, False)
-        report = XID.fail if action != "watch" and line["age"] <= DAY and not over else XID.warn
-        fix, command = ACTIONS[action]
+def _xids(node: GpuNode, lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Said]:
+    """Yield one finding for all GPUs with the same Xid and action."""
+    gpus = {gpu["slot"]: gpu for gpu in node.facts["gpus"]}
+    groups: dict[tuple[str, int, str], list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for slot, (wanted, code, line, over) in worst(lines, DAY).items():
+        # Newer drivers report the pending recovery action of a GPU; after a reset, none is pending.
+        pending = gpus[slot]["recovery"] if slot in gpus else None
+        if pending and code == RECOVERY:
+            continue  # reported with the pending action
+        action = "drain" if pending == "drain and reset" and wanted == "reset" else wanted
+        mild = action in ("watch", "drain") or line["age"] > DAY or over or pending == ""
+        status = "unknown" if action == "unknown" else "warn" if mild else "fail"
+        groups[action, code, status].append((slot, line))
+    for (action, code, status), found in groups.items():
+        line, slots = found[-1][1], [slot for slot, _ in found]
         said = line["text"][line["text"].find("NVRM") :]
-        yield report(
-            node,
-            f"GPU {slot} logged Xid {code} {age(line['age'])} ago: {words(said)}",
-            fix,
-            command.format(gpu=address(slot)),
-            observed=f"Xid {code}",
-            expected="none",
-            evidence=evidence(source, said),
-        )
+        fix, command = ACTIONS[action]
+        if "reset" in command:
+            others = node.together([gpus[slot] for slot in slots if slot in gpus])
+            slots += [gpu["slot"] for gpu in others if gpu["slot"] not in slots]
+        who = f"GPU {found[0][0]}" if len(found) == 1 else f"GPUs {few([slot for slot, _ in found])}"
+        summary = f"{who} logged Xid {code} {age(line['age'])} ago: {words(said)}"
+        command = command.format(gpu=",".join(map(address, slots)))
+        report = {"unknown": XID.unknown, "warn": XID.warn, "fail": XID.fail}[status]
+        seen = {"observed": f"Xid {code}", "expected": "none", "evidence": evidence(source, said)}
+        yield report(node.name, summary, fix, command, **seen)
 
 
 def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Said]:
@@ -303,7 +315,7 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
         node,
         f"NVSwitch {match[1]} logged SXid {match[2]} ({match[3].lower()}) {age(line['age'])} ago: {match[4][:100]}",
         "If the SXid recurs, have the NVSwitch replaced. Stop the fabric manager and reset all GPUs together with",
-        "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi -r && sudo systemctl start nvidia-fabricmanager",
+        RESTART,
         observed=f"{len(fatal)} fatal, {len(found) - len(fatal)} non-fatal",
         expected="none",
         evidence=evidence(source, match[0]),

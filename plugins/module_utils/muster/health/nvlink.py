@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..gpu_info.models import model_of
-from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.check import Said
-    from .gpu_node import GpuNode
+    from .gpu_node import Gpu, GpuNode
 
 # Rates are printed with three digits; a link trained at a lower rate is far below.
 TOLERANCE = 0.98
@@ -31,8 +29,8 @@ INACTIVE = Check(
     "nvlink.inactive",
     seen="recording",
     reads="the state of every NVLink",
-    fires="fail: a GPU has fewer active links than its model or, for an unknown model, than other GPUs of the node. A "
-    "model with NVLink bridges may have none",
+    fires="fail: a GPU has fewer active links than its model or, for an unknown model, than other GPUs of the model on "
+    "the node. warn: so does a GPU with an NVLink bridge. A model with NVLink bridges may have none",
     fix="Check the fabric manager, then reset the GPUs. If a link stays down, have the GPU or its board replaced",
 )
 SLOW = Check(
@@ -76,11 +74,13 @@ def absent(node: GpuNode) -> Iterator[Said]:
         said = next((gpu["nvlinks_why"] for gpu in linked if gpu["nvlinks_why"]), "")
         said = f"the driver does not report NVLink: {said}" if said else "the driver reports no NVLink on these GPUs"
         yield from skip_all(others, said)
-    elif not any(link["errors"] or link["unknown"] for gpu in linked for link in gpu["nvlinks"]):
+    elif "nvlink_errors" not in node.facts["skipped"] and not any(
+        link["errors"] or link["unknown"] for gpu in linked for link in gpu["nvlinks"]
+    ):
         yield ERRORS.skip("nvidia-smi has no error counters for these NVLinks")
 
 
-def _linkable(node: GpuNode) -> list[dict[str, Any]]:
+def _linkable(node: GpuNode) -> list[Gpu]:
     return [gpu for gpu in node.gpus if not gpu["mig"]]
 
 
@@ -88,101 +88,122 @@ def inactive(node: GpuNode) -> Iterator[Said]:
     # A single GPU, such as a cloud instance has, has no peer.
     if "nvlink_status" in node.facts["skipped"] or (len(node.gpus) == 1 and not _active(node.gpus[0])):
         return
-    gpus = _linkable(node)
-    if not any(gpu["nvlinks"] for gpu in gpus):
+    if not any(gpu["nvlinks"] for gpu in _linkable(node)):
         # If the driver reports no links on a board that has them, that is a fault.
         yield from _silent(node)
         return
-    for gpu in gpus:
-        active, wanted = _active(gpu), _wanted(node, gpu)
-        if len(active) >= wanted or gpu["nvlinks_why"]:
-            continue
-        down = [link["link"] for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable")]
-        which = f": {few([str(number) for number in down])} {'is' if len(down) == 1 else 'are'} down" if down else ""
-        yield INACTIVE.fail(
-            node.name,
-            f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
-            "Check the fabric manager and the kernel log, then reset the GPUs. Check the links again with",
-            shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
-            observed=f"{len(active)} active",
-            expected=f"{wanted} active",
-            evidence=evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down])),
-        )
+    for (active, wanted, down, bridged), gpus in node.by(lambda gpu: _lacks(node, gpu)).items():
+        which = f": {few(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
+        summary = f"{node.have(gpus)} {active} of {plural(wanted, 'NVLink')} up{which}"
+        what = "bridge" if bridged else "fabric manager and the kernel log, then reset the GPUs"
+        fix = f"Check the {what}. Check the links again with", node.only("nvidia-smi nvlink -s", gpus)
+        said = evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down]))
+        seen = {"observed": f"{active} active", "expected": f"{wanted} active"}
+        yield (INACTIVE.warn if bridged else INACTIVE.fail)(node.name, summary, *fix, **seen, evidence=said)
+
+
+def _lacks(node: GpuNode, gpu: Gpu) -> tuple[int, int, tuple[str, ...], bool] | None:
+    """Return (active links, wanted links, links that are down, whether they belong to a bridge), or None."""
+    active, wanted = len(_active(gpu)), _wanted(node, gpu)
+    if gpu["mig"] or gpu["nvlinks_why"] or active >= wanted:
+        return None
+    down = tuple(str(link["link"]) for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable"))
+    return active, wanted, down, _bridged(gpu)
 
 
 def _silent(node: GpuNode) -> Iterator[Said]:
     linked = [gpu for gpu in _linkable(node) if (model := model_of(gpu["name"])) and model.links]
     if not linked or any(gpu["nvlinks_why"] for gpu in linked):
         return
-    yield INACTIVE.fail(
-        node.name,
-        f"no NVLink of {node.named(linked)} is up",
-        "Check the fabric manager and the kernel log with",
-        "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink",
-        observed="none active",
-        expected=f"{model_links(linked)} active on each",
-    )
+    fix = "Check the fabric manager and the kernel log with"
+    command = "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink"
+    seen = {"observed": "none active", "expected": f"{model_links(linked)} active on each"}
+    yield INACTIVE.fail(node.name, f"no NVLink of {node.named(linked)} is up", fix, command, **seen)
 
 
-def model_links(gpus: Sequence[dict[str, Any]]) -> int:
+def model_links(gpus: Sequence[Gpu]) -> int:
     model = model_of(gpus[0]["name"])
     return (model.links if model else None) or 0
 
 
-def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
-    """Return how many NVLinks of a GPU should be up: the number for its model or, if the model is unknown, the largest
-    number on any GPU of the node."""
+def _wanted(node: GpuNode, gpu: Gpu) -> int:
+    """Return how many NVLinks of a GPU should be up: the number for its model or, if that is unknown, the largest
+    number on a GPU of the same model. A bridged model may have none."""
     model = model_of(gpu["name"])
-    return model.links if model and model.links is not None else max(len(_active(other)) for other in node.gpus)
+    if model and model.links is not None:
+        return model.links
+    most = max(len(_active(other)) for other in node.gpus if other["name"] == gpu["name"])
+    return most if _active(gpu) or not _bridged(gpu) else 0
 
 
-def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+def _bridged(gpu: Gpu) -> bool:
+    """Return whether the NVLinks of a GPU need a bridge between cards, and are not wired on a board."""
+    model = model_of(gpu["name"])
+    return not (model and model.links) and "SXM" not in (gpu["name"] or "") and gpu["fabric"] is None
+
+
+def _active(gpu: Gpu) -> list[Gpu]:
     return [link for link in gpu["nvlinks"] if link["state"] in ("active", "sleeping")]
 
 
+def _rate(node: GpuNode, gpu: Gpu) -> float:
+    """Return the rate of the model or, if that is unknown, the highest rate on a GPU of the same model."""
+    model = model_of(gpu["name"])
+    rates = [link["gbs"] or 0.0 for other in node.gpus if other["name"] == gpu["name"] for link in other["nvlinks"]]
+    return model.rate if model else max(rates, default=0.0)
+
+
 def slow(node: GpuNode) -> Iterator[Said]:
-    for gpu in node.gpus:
-        rates = [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
-        if not rates:
-            continue
-        model = model_of(gpu["name"])
-        wanted = model.rate if model else max(rates)
-        low = [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted * TOLERANCE]
-        if low:
-            numbers = few([str(link["link"]) for link in low])
-            yield SLOW.warn(
-                node.name,
-                f"NVLink {numbers} of {node.named([gpu])} runs at {min(link['gbs'] for link in low):g} GB/s "
-                f"instead of {wanted:g} GB/s",
-                "Reset the GPU, and check the rate again with",
-                shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
-                observed=f"{min(link['gbs'] for link in low):g} GB/s",
-                expected=f"{wanted:g} GB/s",
-            )
+    for wanted, gpus in node.by(lambda gpu: _rate(node, gpu) if _below(node, gpu) else None).items():
+        low = [link for gpu in gpus for link in _below(node, gpu)]
+        numbers = few([str(number) for number in sorted({link["link"] for link in low})])
+        lowest = f"{min(link['gbs'] for link in low):g} GB/s"
+        summary = f"NVLink {numbers} of {node.named(gpus)} runs at {lowest} instead of {wanted:g} GB/s"
+        fix = "Reset the GPU, and check the rate again with", node.only("nvidia-smi nvlink -s", gpus)
+        yield SLOW.warn(node.name, summary, *fix, observed=lowest, expected=f"{wanted:g} GB/s")
+
+
+def _below(node: GpuNode, gpu: Gpu) -> list[Gpu]:
+    least = _rate(node, gpu) * TOLERANCE
+    return [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < least]
 
 
 def errors(node: GpuNode) -> Iterator[Said]:
-    for gpu in _linkable(node):
-        bad = {
-            link["link"]: {name: count for name, count in link["errors"].items() if count} for link in gpu["nvlinks"]
-        }
-        bad = {link: counts for link, counts in bad.items() if counts}
+    least = ERRORS_A_DAY * node.facts["uptime"] / DAY
+    for how, gpus in node.by(lambda gpu: _outcome(gpu, least)).items():
+        bad = _errors(gpus)
         count = sum(sum(counts.values()) for counts in bad.values())
-        broken = any(UNRECOVERED in counts for counts in bad.values())
-        if not broken and not (count and count >= ERRORS_A_DAY * node.facts["uptime"] / DAY):
-            continue
-        shown = few([f"link {link}: {_counts(counts)}" for link, counts in bad.items()], "; ")
-        yield (ERRORS.fail if broken else ERRORS.warn)(
-            node.name,
-            f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver "
-            "was loaded" + (", and a link that could not be recovered" if broken else ""),
-            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if broken else GROWS,
-            shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
-            observed=shown,
-            expected="0",
-            evidence=evidence("nvidia-smi nvlink -e", shown),
+        places = {place: f"GPU {place[0]} link {place[1]}" if len(gpus) > 1 else f"link {place[1]}" for place in bad}
+        shown = few([f"{places[place]}: {_counts(counts)}" for place, counts in bad.items()], "; ")
+        summary = (
+            f"{node.have(gpus)} had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver was "
         )
+        summary += "loaded, and a link that could not be recovered" if how == "broken" else "loaded"
+        fix = (
+            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if how == "broken" else GROWS
+        )
+        command, said = node.only("nvidia-smi nvlink -e", gpus), evidence("nvidia-smi nvlink -e", shown)
+        report = ERRORS.fail if how == "broken" else ERRORS.warn
+        yield report(node.name, summary, fix, command, observed=shown, expected="0", evidence=said)
     yield from _unknown(node)
+
+
+def _outcome(gpu: Gpu, least: float) -> str:
+    counts = _errors([gpu]).values()
+    if any(UNRECOVERED in each for each in counts):
+        return "broken"
+    return "counted" if counts and sum(sum(each.values()) for each in counts) >= least else ""
+
+
+def _errors(gpus: Sequence[Gpu]) -> dict[tuple[int, int], dict[str, int]]:
+    """Return the error counts that are not 0, by GPU and link."""
+    counts = {
+        (gpu["index"], link["link"]): {name: count for name, count in link["errors"].items() if count}
+        for gpu in gpus
+        if not gpu["mig"]
+        for link in gpu["nvlinks"]
+    }
+    return {place: counted for place, counted in counts.items() if counted}
 
 
 def _unknown(node: GpuNode) -> Iterator[Said]:
@@ -209,17 +230,18 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def pairs(node: GpuNode) -> Iterator[Said]:
-    """Report pairs of GPUs without the NVLink connection that most pairs on the node have. Nodes on which most pairs
-    have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
+    """Report pairs of GPUs of one model without the NVLink connection that most of these pairs have. Nodes on which
+    most pairs have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
     topology = node.facts["topology"]
     if topology is None or "nvlink_status" in node.facts["skipped"] or any(gpu["mig"] for gpu in node.gpus):
         return
-    names = sorted(name for name in topology["between"] if name.startswith("GPU"))
+    models = {f"GPU{gpu['index']}": gpu["name"] for gpu in node.gpus}
+    names = sorted(name for name in topology["between"] if name in models)
     ways = {
         (one, other): topology["between"][one].get(other, "")
         for one in names
         for other in names
-        if one < other and topology["between"][one].get(other)
+        if one < other and models[one] == models[other] and topology["between"][one].get(other)
     }
     linked = [way for way in ways.values() if way.startswith("NV")]
     if len(linked) * 2 <= len(ways):

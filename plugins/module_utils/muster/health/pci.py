@@ -215,7 +215,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
     for slot, device in seen["devices"].items():
         if slot in seen["gpus"]:
-            continue  # checked with the GPU itself
+            continue  # gpu.pcie.errors
         wrong = {kind: count for kind, count in device["errors"].items() if kind != "correctable" and count}
         if wrong:
             shown = ", ".join(f"{count} {kind}" for kind, count in wrong.items())

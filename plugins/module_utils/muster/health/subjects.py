@@ -8,16 +8,15 @@ A file is a subject if it defines these names:
 
 Optional: `facts_of(looks, request)` converts the data of the looks into compact facts without secrets. If `facts_of` is
 not defined, the facts are the data of the look that has the subject's name. Facts are stored under the subject's name.
-request: the options of nccl_health. After a change to LOOKS, run script/subjects.py, which lists the looks for the
-node.
+request: the options of nccl_health. After a new subject or a change to LOOKS, run script/subjects.py, which lists both.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from .every_subject import SUBJECTS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -32,13 +31,8 @@ ORDER = (
 @cache
 def subjects() -> dict[str, ModuleType]:
     """Return the module of each subject by the name of the subject."""
-    package = __name__.rpartition(".")[0]
-    folder = importlib.import_module(package).__path__
-    names = [each.name for each in pkgutil.iter_modules(folder) if not each.name.startswith("_")]
-    found = {name: importlib.import_module(f"{package}.{name}") for name in names}
-    there = [name for name, file in found.items() if hasattr(file, "LOOKS") and hasattr(file, "judge")]
-    there.sort(key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
-    return {name: found[name] for name in there}
+    there = sorted(SUBJECTS, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+    return {name: SUBJECTS[name] for name in there}
 
 
 def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from . import gpu_peers
 from .environment import in_force, shown
 from .rdma import active_ports, firmware, unused
 from .rdma_addresses import FULL, used_partition
@@ -48,9 +49,10 @@ def _software(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
 
 
 def _gpus(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
-    """Return the models and VBIOS versions that the driver reports for the GPUs, without duplicates."""
+    """Return the models, VBIOS versions and other values that the driver reports for the GPUs, without duplicates."""
     devices = facts["gpu"]["gpus"] if gpus else []
     return {
+        **gpu_peers.traits(devices),
         "gpu_model": ", ".join(sorted({each["name"] for each in devices if each.get("name")})) or None,
         "vbios": ", ".join(sorted({each["vbios"] for each in devices if each.get("vbios")})) or None,
     }

@@ -17,10 +17,13 @@ from ..gpu_info.facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_nam
 from ..network.listeners import parse_ss
 from ..pytorch.existing import made_by
 from .rdma import rdma_facts
-from .stack import stack_facts
+from .stack import boot_facts, stack_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from ..nvidia_driver.facts import NextBootFacts
+    from .floors import SecurityFloor
 
 WSL = "wsl"  # the name in systemd-detect-virt, which counts WSL as a container
 AMD = "0x1002"
@@ -35,7 +38,7 @@ class InspectedNode:
 
     request: the inventory variables, with defaults filled in. facts: None if the node could not be reached. why: why it
     could not be reached. platforms: supported versions of each distribution. peers: training addresses of the other
-    nodes, by name.
+    nodes, by name. floors: the security floors.
     """
 
     name: str
@@ -44,6 +47,7 @@ class InspectedNode:
     why: str = ""
     platforms: Mapping[str, list[str]] = field(default_factory=dict)
     peers: Mapping[str, str] = field(default_factory=dict)
+    floors: tuple[SecurityFloor, ...] = ()
 
     @property
     def seen(self) -> Mapping[str, Any]:
@@ -75,7 +79,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         "users": ({"users"}, lambda: looks["users"]),
         "gpus": ({"pci"}, lambda: _gpus(looks["pci"], system, skipped)),
         "secure_boot": ({"boot"}, lambda: _secure_boot(looks["boot"], system, skipped)),
-        "key_enrolled": ({"boot"}, lambda: _key_enrolled(looks["boot"])),
+        "key_enrolled": ({"boot"}, lambda: key_enrolled(looks["boot"])),
         "network": ({"network"}, lambda: _network(looks["network"], skipped)),
         "listeners": ({"listeners"}, lambda: _listeners(looks["listeners"], root, skipped)),
         "firewall": ({"services"}, lambda: _firewall(looks["services"], skipped)),
@@ -147,6 +151,16 @@ def fingerprint(public_key: str) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
+def next_boot_facts(look: Mapping[str, Any]) -> NextBootFacts:
+    """Return the facts about the next boot. look: data of the collector next_boot."""
+    firmware = look["firmware"]
+    return {
+        **boot_facts(look),
+        "secure_boot": secure_boot(firmware) if firmware else None,
+        "key_enrolled": key_enrolled(firmware) if firmware else None,
+    }
+
+
 def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
     if look["why"]:
         skipped["gpus"] = look["why"]
@@ -177,20 +191,25 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
 
 
 def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> bool | None:
+    known = secure_boot(look)
+    if system["container"] and not (look["efi"] and known is not None):
+        skipped["secure_boot"] = f"a container ({system['virtual']}) cannot read the host's firmware"
+        return None
+    if known is None:
+        skipped["secure_boot"] = "the firmware variables cannot be read, and mokutil is missing"
+    return known
+
+
+def secure_boot(look: Mapping[str, Any]) -> bool | None:
+    """Return whether Secure Boot is enabled; None if unknown."""
     if look["variable"]:
         return bool(look["variable"][-1])  # four bytes of attributes, then the value
     if "SecureBoot" in look["mokutil"]:
         return "SecureBoot enabled" in look["mokutil"]
-    if system["container"]:
-        skipped["secure_boot"] = f"a container ({system['virtual']}) cannot read the host's firmware"
-    elif look["efi"]:
-        skipped["secure_boot"] = "the firmware variables cannot be read, and mokutil is missing"
-    else:
-        return False  # Secure Boot requires EFI
-    return None
+    return None if look["efi"] else False  # Secure Boot requires EFI
 
 
-def _key_enrolled(look: Mapping[str, Any]) -> bool | None:
+def key_enrolled(look: Mapping[str, Any]) -> bool | None:
     """Return whether the firmware trusts dkms's signing key; None if unknown."""
     answers = look["keys"].values()
     if any("is already enrolled" in answer for answer in answers):

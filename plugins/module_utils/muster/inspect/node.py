@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..nvidia_driver.model import DriverState
+from ..nvidia_driver.next_boot import findings
 from ..verdict import access
-from ..verdict.check import Check
+from ..verdict.check import Check, collect
 from ..verdict.commands import ping, shell
 from ..verdict.finding import Skipped, evidence
 from .facts import WSL
+from .floors import BELOW, below
 from .gpus import gpus
 from .training_network import address, ports, ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ..verdict.check import Said
     from ..verdict.finding import Finding
     from .facts import InspectedNode
 
@@ -123,7 +127,8 @@ def skips(node: InspectedNode) -> list[Skipped]:
     """Return the facts that could not be collected on the node, with reasons. Skipped checks are not included."""
     if node.facts is None:
         return [Skipped(id="inspect", node=node.name, why=node.why)]
-    return [Skipped(id=f"inspect.{fact}", node=node.name, why=why) for fact, why in node.facts["skipped"].items()]
+    skipped = [Skipped(id=f"inspect.{fact}", node=node.name, why=why) for fact, why in node.facts["skipped"].items()]
+    return [*skipped, *(skip for skip in collect(advice(node)).skipped if skip["id"] == BELOW.id)]
 
 
 def system(node: InspectedNode) -> Iterator[Finding]:
@@ -238,4 +243,18 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, user, disk, ports, clock, starting)
+def boot_and_versions(node: InspectedNode) -> Iterator[Finding]:
+    yield from collect(advice(node)).findings
+
+
+def advice(node: InspectedNode) -> Iterator[Said]:
+    """Judge the next boot, and compare the versions on the node with the security floors."""
+    seen = node.seen
+    driver = DriverState(seen["stack"], seen["gpus"], seen["secure_boot"], seen["key_enrolled"])
+    yield from findings(node.name, driver.next_boot)
+    versions = {name: package["version"] for name, package in driver.packages.items()}
+    installed = {**versions, "driver": driver.installed}
+    yield from below(node.name, node.floors, installed, seen["stack"]["running"], seen["rdma"]["firmware"])
+
+
+RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, boot_and_versions, user, disk, ports, clock, starting)

@@ -47,6 +47,7 @@ def rdma_facts(look: Mapping[str, Any]) -> dict[str, Any]:
             for name, device in sorted(look["devices"].items())
             for number, port in sorted(device["ports"].items())
         ],
+        "firmware": {name: device["firmware"] for name, device in sorted(look["devices"].items())},
         "stack": _stack(packages, look["ofed_info"], look["loaded"]),
         "packages": packages,
         "loaded": sorted(look["loaded"]),

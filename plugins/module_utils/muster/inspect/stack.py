@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.processes import holders
 from ..packages.repositories import sources
+from .boot_menu import NextKernel, next_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MODPROBE_FILE = "/etc/modprobe.d/muster-nvidia.conf"
+    from ..nvidia_driver.facts import BootFacts, KernelFacts
+
 # dpkg states of packages that are not installed; their configuration files may remain.
 GONE = ("not-installed", "config-files")
 # Packages waiting for triggers are unpacked and configured.
@@ -23,21 +25,17 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
     for subject in ("packages", "units"):
         if look[f"{subject}_why"]:
             skipped[f"stack.{subject}"] = look[f"{subject}_why"]
-    missing = {kernel["modinfo_why"] for kernel in look["kernels"].values()} - {""}
+    boot = boot_facts(look)
+    missing = {kernel["module_why"] for kernel in boot["kernels"].values()} - {""}
     if missing:
         skipped["stack.modules"] = ", ".join(sorted(missing))
     if not look["saw_all_holders"]:
         skipped["stack.holders"] = "device users of other accounts are visible only to root"
-    loaded = look["loaded"] or _version_in(look["loaded_text"])
-    modprobe = look["files"].get(MODPROBE_FILE, {}).get("changed")
-    uptime = float((look["uptime"].split() or ["0"])[0])
+    uptime = _uptime(look)
     return {
         "packages": packages_of(look["packages"]),
         "dpkg_interrupted": look["interrupted"],
-        "loaded": loaded,
-        "running": look["running"],
-        "bootable": sorted(look["bootable"], key=natural),
-        "kernels": {name: _kernel(kernel, modprobe, look["now"] - uptime) for name, kernel in look["kernels"].items()},
+        **boot,
         "files": look["files"],
         "sources": [entry for path, text in look["sources"].items() for entry in _sources(path, text)],
         "reboot_required": look["reboot_required"],
@@ -52,6 +50,25 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "nvidia_smi": _nvidia_smi(look["nvidia_smi"]),
         "evidence": look["evidence"] or {"kernel_log": "", "dkms": ""},
     }
+
+
+def boot_facts(look: Mapping[str, Any]) -> BootFacts:
+    """Return the facts about the kernels. look: data of the collector next_boot, also as a part of the stack's data."""
+    booted = look["now"] - _uptime(look)
+    menu = look["menu"]
+    boots = NextKernel(why=menu["why"]) if menu["why"] else next_kernel(menu["text"], look["menu_variables"])
+    return {
+        "loaded": look["loaded"] or _version_in(look["loaded_text"]),
+        "running": look["running"],
+        "bootable": sorted(look["bootable"], key=natural),
+        "kernels": {name: _kernel(kernel, look["modprobe"], booted) for name, kernel in look["kernels"].items()},
+        "boots": boots.release,
+        "boots_why": boots.why,
+    }
+
+
+def _uptime(look: Mapping[str, Any]) -> float:
+    return float((look["uptime"].split() or ["0"])[0])
 
 
 def natural(text: str) -> list[tuple[int, str]]:
@@ -88,7 +105,7 @@ def _version_in(text: str) -> str:
     return found[1] if found else ""
 
 
-def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> dict[str, Any]:
+def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> KernelFacts:
     initramfs = look["initramfs"]
     # modprobe uses the first of several modules with the same name.
     fields: dict[str, str] = {}
@@ -98,6 +115,8 @@ def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> d
         fields.setdefault(key, value.strip())
     return {
         "module": fields.get("version", ""),
+        "module_why": look["modinfo_why"],
+        "built_for": (fields.get("vermagic", "").split() or [""])[0],
         "module_path": fields.get("filename", ""),
         "signer": fields.get("signer", ""),
         "license": fields.get("license", ""),

@@ -117,11 +117,12 @@ def ways(node: InspectedNode) -> Iterator[Finding]:
     mine = node.training_interface
     if not mine or not seen["ways"]:
         return
+    own = [one for interface in seen["interfaces"].values() for one in interface["addresses"]]
     others: dict[str, list[str]] = {}
     for peer, address_of_peer in node.peers.items():
         way = seen["ways"].get(address_of_peer)
         interface = way["interface"] if way else ""
-        if interface not in (mine, "lo"):
+        if interface != mine and not (interface == "lo" and address_of_peer in own):
             others.setdefault(interface, []).append(peer)
     for interface, peers in others.items():
         names = few(peers)

@@ -34,7 +34,12 @@ from .unit import UnitEnd
 if TYPE_CHECKING:
     from .messages import DiskFacts, RankState, Result
 
-ABORTED = re.compile(r"(?:what\(\):|watchdog thread terminated with exception:) +(?P<why>.+)")
+# nccl2 of torch 2.15 prints this line on a CUDA error of the rank itself, then fails like the victims of other ranks.
+GPU_FAILED = r"CUDA error during (?:start|end) event query:"
+ABORTED = re.compile(
+    rf"(?:what\(\):|watchdog thread terminated with exception:|{GPU_FAILED}"
+    r"|Aborting process on rank \d+ due to(?! error - timeout watchdog)) +(?P<why>.+)"
+)
 DISK_FULL = 64 * 1024  # bytes free; with less, no line can be appended to a log
 NO_SPACE = re.compile(r"No space left on device|Errno 28")
 
@@ -186,6 +191,7 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
     if traceback:
         # Independent of the exit code: after an exception, a rank may crash or be stopped during its cleanup.
         ending, summary, cascade = Ending.EXCEPTION, exception_line(traceback), is_cascade(traceback)
+        cascade = cascade and not re.search(GPU_FAILED, stderr)
     elif code == -signal.SIGTERM and local in closed(report.agent_log):
         summary = "was stopped by its launcher (SIGTERM)"
         rank = report.first_rank + local

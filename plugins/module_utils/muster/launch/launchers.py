@@ -26,17 +26,17 @@ PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
 
 
 class LaunchPlace(NamedTuple):
-    """The placeholder values for one node.
+    """The placeholder values for one node. Texts are variables of an exported job.
 
     timeout: seconds for the rendezvous. project: folder with the launch's copy of the project, "" for none.
     """
 
-    nnodes: int
-    node_rank: int
+    nnodes: int | str
+    node_rank: int | str
     nproc: int
     world_size: int
     master_addr: str
-    master_port: int
+    master_port: int | str
     local_addr: str
     launch_id: str
     log_dir: str

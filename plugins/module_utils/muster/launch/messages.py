@@ -28,13 +28,14 @@ Written = Annotated[str, Limit(most=256 * 1024, raw=True)]  # by a rank, into it
 
 class Identity(TypedDict):
     """identity: the account with which the controller logs in. name: account name; used in paths. launch_user: whether
-    the account is a launch user.
+    the account is a launch user. boot: as boot_id of a NodeRecord.
     """
 
     uid: Count
     gid: Count
     name: Annotated[str, Limit(pattern=ACCOUNT, instead="")]
     launch_user: Flag
+    boot: Word
 
 
 # ---------------------------------------------------------------- prepare

@@ -62,6 +62,8 @@ class LaunchOptions:
     notice_timeout: float = 180.0
     attach: str = ""
     stop: str = ""
+    export_to: str = ""
+    export_file: str = ""
     run_as: str = "cluster_user"
 
     @property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .messages import Facts
 
 from ..members import quarantine
+from ..packages.mirrors import proxy_environment
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
 from .options import LaunchCluster, LaunchOptions
@@ -45,7 +46,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A node of the inventory."""
+    """A node of the inventory. http_proxy, https_proxy, no_proxy: cluster_http_proxy and its companions."""
 
     name: str
     address: str
@@ -55,6 +56,9 @@ class NodeSpec:
     nproc: int = 1
     quarantined: bool = False
     quarantine: str = ""  # since when, by whom and why, if the inventory has it
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, name: str, own: Mapping[str, Any], environment: str = "") -> NodeSpec:
@@ -75,6 +79,9 @@ class NodeSpec:
             nproc=own["cluster_nproc_per_node"],
             quarantined=bool(own["cluster_quarantined"]),
             quarantine=quarantine.words(own["cluster_quarantined"]),
+            http_proxy=own["cluster_http_proxy"],
+            https_proxy=own["cluster_https_proxy"],
+            no_proxy=own["cluster_no_proxy"],
         )
 
 
@@ -176,6 +183,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
     for node_rank, node in enumerate(nodes):
         place = place_of(request, nodes, node_rank, run_dir)
         env, from_node = environment(request, node, backend, place)
+        env = {**proxies(node, inventory, options.env), **env}
         entries.append(
             PlannedNode(
                 node.name,
@@ -359,6 +367,14 @@ def environment(
         env["MUSTER_PROJECT"] = f"{cluster.run_root}/{request.launch_id}/{PROJECT}"
         env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], options.env.get("PYTHONPATH"))))
     return env, {name: how for name, how in from_node.items() if name not in options.env}
+
+
+def proxies(node: NodeSpec, inventory: list[NodeSpec], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the cluster's proxy, for downloads of the ranks. A proxy that the user sets in either
+    spelling takes precedence. Connections to nodes never use the proxy."""
+    direct = ["localhost", "127.0.0.1", "::1", *(one.name for one in inventory), *(one.address for one in inventory)]
+    found = proxy_environment(node.http_proxy, node.https_proxy, list(dict.fromkeys([*direct, *node.no_proxy])))
+    return {} if found.keys() & {name.lower() for name in given} else found
 
 
 def seats(entry: PlannedNode, facts: Facts, backend: str) -> list[str]:

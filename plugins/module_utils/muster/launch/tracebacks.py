@@ -8,10 +8,13 @@ import re
 from typing import Any
 
 # Messages of a rank whose *peer* ended or was stopped, which only torch's own libraries print: Gloo of torch 2.13
-# (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x.
+# (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x, nccl2 of torch 2.15 (read).
 CASCADE = re.compile(
     r"gloo/transport/tcp"
     r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
+    r"|timeout - (?:timeout watchdog|collective operation)|NCCL operation (?:timed out|failed)"
+    r"|NCCL communicator was aborted after a previous error|Work timed out during finalize"
+    r"|(?:NCCL \w+ failed|Failed to initialize NCCL communicator) timed out after"
     r"|DistNetworkError|DistStoreError|Rendezvous(Connection|Timeout|Closed)Error"
     r"|The client socket has timed out|Timed out initializing process group in store based barrier"
     r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store"

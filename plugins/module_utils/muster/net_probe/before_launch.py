@@ -157,6 +157,7 @@ OpenPort = Annotated[int | None, Limit(least=1, below=65536, instead=None)]
 
 class Carrier(TypedDict):
     addresses: Annotated[list[Text], Limit(most=200)]
+    mac: Text
     mtu: Annotated[int | None, Limit(least=0, instead=None)]
 
 
@@ -169,6 +170,7 @@ class ServedFacts(TypedDict):
     beats: OpenPort
     holder: Text
     ephemeral: Annotated[list[Annotated[int, Limit(least=1, below=65536)]], Limit(most=SAMPLES, needed=True)]
+    filtered: Annotated[int | None, Limit(instead=None)]
     interfaces: dict[Annotated[str, Limit(most=200)], Carrier] | None
 
 
@@ -197,6 +199,10 @@ class LinkFacts(TypedDict, total=False):
     route_error: Text
     neighbour: Text
     way: Text
+    gateway: Text
+    hardware: Text
+    knocks: Count
+    left: Count
     error: Text
     source: Annotated[str | None, Limit(most=200, instead=None)]
     full_size: Flag

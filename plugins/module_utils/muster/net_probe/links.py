@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class Drops(TypedDict):
+    """The packets that did not get through to a node. filtered: dropped by its packet filters; None if unknown.
+    half_open: connections whose replies are lost."""
+
+    filtered: int | None
+    half_open: int
+
 
 # From best to worst.
 OUTCOMES = ("ok", "not_tried", "refused", "prohibited", "dropped", "no_route", "foreign", "wrong_host")
@@ -61,7 +70,9 @@ class Link:
     hole: whether larger packets are lost although smaller ones arrive. offset: seconds by which the target's clock is
     ahead. rate: bit/s. twice: whether `rate` is the better of two measurements. bulk: bit/s of a burst of some hundred
     packets, sent before any stream. stalled: whether this burst timed out twice. interface: the interface that has the
-    source address. way: the output interface of the route.
+    source address. way, gateway: the output interface and the next hop of the route. hardware: the hardware address to
+    which packets are sent. knocks, left: further attempts on a port that did not respond, and the packets that the
+    origin's interface sent meanwhile.
     """
 
     origin: str
@@ -76,6 +87,11 @@ class Link:
     source: str | None = None
     interface: str | None = None
     way: str = ""
+    gateway: str = ""
+    neighbour: str = ""
+    hardware: str = ""
+    knocks: int = 0
+    left: int = 0
     rate: float | None = None
     twice: bool = False
     bulk: float | None = None
@@ -144,7 +160,9 @@ def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
     found.answered_by = next((name for name in greetings if name not in (None, target.name)), "") or ""
     found.source = seen.get("source")
     found.interface = origin.carrier(found.source) or None if found.source else None
-    found.way = seen.get("way") or ""
+    found.way, found.gateway = seen.get("way") or "", seen.get("gateway") or ""
+    found.neighbour, found.hardware = seen.get("neighbour") or "", seen.get("hardware") or ""
+    found.knocks, found.left = seen.get("knocks") or 0, seen.get("left") or 0
     found.error = str(seen.get("error", ""))
     found.sent, found.lost = seen.get("sent"), seen.get("lost")
     found.rtt = seen["rtt_us"] / 1e6 if seen.get("rtt_us") else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from . import links
-from .reach import PEER_DROPPED, PEER_HANGS, PEER_UNREACHABLE
+from .reach import PEER, PEER_HANGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         f"{peer}: {', '.join(f'{port} {one}' for port, one in ports.items())}" for peer, ports in tried.items()
     )
     return [
-        (PEER_UNREACHABLE if gone else PEER_DROPPED).fail(
+        PEER["unreachable" if gone else "dropped"].fail(
             node,
             f"{few(list(tried))} cannot connect to this node on any tested port either",
             evidence=evidence("calls", shown),

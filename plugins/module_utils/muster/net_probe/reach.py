@@ -8,13 +8,14 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from . import routes
+from . import routes, sides
 from .blame import BlameShare, blame
 from .cluster import untried
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from ..verdict.check import Seen
     from ..verdict.finding import Finding, FindingEvidence
     from .blame import Pair
     from .cluster import Cluster
@@ -30,6 +31,7 @@ SAYS = {
     "foreign": "another program answers",
 }
 FIREWALL = "Allow traffic from the cluster nodes on firewalls in between. For the node's own firewall, run"
+OWN_FIREWALL = "Allow traffic from the cluster nodes in the packet filter of {node}, for example with"
 NETWORK = playbook("site.yml", tags="network")
 
 
@@ -55,27 +57,16 @@ PEER_READS = "connections to the master port and ephemeral ports of a node"
 LET_IN = f"{FIREWALL}: {NETWORK}"
 LOOK_ON_THE_WAY = "Check the address, the route and the firewalls in between"
 
-MASTER_PORT_DROPPED = Check(
-    "net.master_port.dropped",
-    seen="sandbox",
-    reads=MASTER_PORT_READS,
-    fires=fires("dropped"),
-    fix=LET_IN,
-)
-MASTER_PORT_REFUSED = Check(
-    "net.master_port.refused",
-    seen="sandbox",
-    reads=MASTER_PORT_READS,
-    fires=fires("refused"),
-    fix=LET_IN,
-)
-MASTER_PORT_PROHIBITED = Check(
-    "net.master_port.prohibited",
-    seen="sandbox",
-    reads=MASTER_PORT_READS,
-    fires=fires("prohibited"),
-    fix=LET_IN,
-)
+
+def by_outcome(reads: str, fires: Callable[[str], str], fix: str, seen: Mapping[str, Seen]) -> dict[str, Check]:
+    """Return one check for each outcome of connections, which is the last part of its id."""
+    checks = {name: name.rpartition(".")[2] for name in seen}
+    return {
+        outcome: Check(name, seen=seen[name], reads=reads, fires=fires(outcome), fix=fix)
+        for name, outcome in checks.items()
+    }
+
+
 MASTER_PORT_FOREIGN = Check(
     "net.master_port.foreign",
     seen="sandbox",
@@ -83,68 +74,41 @@ MASTER_PORT_FOREIGN = Check(
     fires=fires("foreign"),
     fix="Stop the process that uses the port, or choose another port",
 )
-EPHEMERAL_PORTS_DROPPED = Check(
-    "net.ephemeral_ports.dropped",
-    seen="sandbox",
-    reads=EPHEMERAL_READS,
-    fires=fires("dropped"),
-    fix=LET_IN,
+MASTER_PORT = {
+    **by_outcome(
+        MASTER_PORT_READS,
+        fires,
+        LET_IN,
+        {
+            "net.master_port.dropped": "sandbox",
+            "net.master_port.refused": "sandbox",
+            "net.master_port.prohibited": "sandbox",
+        },
+    ),
+    "foreign": MASTER_PORT_FOREIGN,
+}
+EPHEMERAL_PORTS = by_outcome(
+    EPHEMERAL_READS,
+    fires,
+    LET_IN,
+    {
+        "net.ephemeral_ports.dropped": "sandbox",
+        "net.ephemeral_ports.refused": "stand-in",
+        "net.ephemeral_ports.prohibited": "stand-in",
+        "net.ephemeral_ports.foreign": "stand-in",
+    },
 )
-EPHEMERAL_PORTS_REFUSED = Check(
-    "net.ephemeral_ports.refused",
-    seen="stand-in",
-    reads=EPHEMERAL_READS,
-    fires=fires("refused"),
-    fix=LET_IN,
-)
-EPHEMERAL_PORTS_PROHIBITED = Check(
-    "net.ephemeral_ports.prohibited",
-    seen="stand-in",
-    reads=EPHEMERAL_READS,
-    fires=fires("prohibited"),
-    fix=LET_IN,
-)
-EPHEMERAL_PORTS_FOREIGN = Check(
-    "net.ephemeral_ports.foreign",
-    seen="stand-in",
-    reads=EPHEMERAL_READS,
-    fires=fires("foreign"),
-    fix=LET_IN,
-)
-PEER_DROPPED = Check(
-    "net.peer.dropped",
-    seen="sandbox",
-    reads=PEER_READS,
-    fires=every_port("dropped"),
-    fix=LOOK_ON_THE_WAY,
-)
-PEER_REFUSED = Check(
-    "net.peer.refused",
-    seen="stand-in",
-    reads=PEER_READS,
-    fires=every_port("refused"),
-    fix=LOOK_ON_THE_WAY,
-)
-PEER_PROHIBITED = Check(
-    "net.peer.prohibited",
-    seen="stand-in",
-    reads=PEER_READS,
-    fires=every_port("prohibited"),
-    fix=LOOK_ON_THE_WAY,
-)
-PEER_FOREIGN = Check(
-    "net.peer.foreign",
-    seen="stand-in",
-    reads=PEER_READS,
-    fires=every_port("foreign"),
-    fix=LOOK_ON_THE_WAY,
-)
-PEER_UNREACHABLE = Check(
-    "net.peer.unreachable",
-    seen="sandbox",
-    reads=PEER_READS,
-    fires=every_port("unreachable"),
-    fix=LOOK_ON_THE_WAY,
+PEER = by_outcome(
+    PEER_READS,
+    every_port,
+    LOOK_ON_THE_WAY,
+    {
+        "net.peer.dropped": "sandbox",
+        "net.peer.refused": "stand-in",
+        "net.peer.prohibited": "stand-in",
+        "net.peer.foreign": "stand-in",
+        "net.peer.unreachable": "sandbox",
+    },
 )
 PEER_HANGS = Check(
     "net.peer.hangs",
@@ -168,27 +132,8 @@ BUSY = Check(
     fix="Run the probe again after the other probe has finished",
 )
 
-# Outcome of the connections -> check.
-MASTER_PORT = {
-    "dropped": MASTER_PORT_DROPPED,
-    "refused": MASTER_PORT_REFUSED,
-    "prohibited": MASTER_PORT_PROHIBITED,
-    "foreign": MASTER_PORT_FOREIGN,
-}
-EPHEMERAL_PORTS = {
-    "dropped": EPHEMERAL_PORTS_DROPPED,
-    "refused": EPHEMERAL_PORTS_REFUSED,
-    "prohibited": EPHEMERAL_PORTS_PROHIBITED,
-    "foreign": EPHEMERAL_PORTS_FOREIGN,
-}
-PEER = {
-    "dropped": PEER_DROPPED,
-    "refused": PEER_REFUSED,
-    "prohibited": PEER_PROHIBITED,
-    "foreign": PEER_FOREIGN,
-    "unreachable": PEER_UNREACHABLE,
-}
-BECAME = {check: outcome for table in (MASTER_PORT, EPHEMERAL_PORTS, PEER) for outcome, check in table.items()}
+CHECKS = (*MASTER_PORT.values(), *EPHEMERAL_PORTS.values(), *PEER.values())
+BECAME = {check: check.id.rpartition(".")[2] for check in CHECKS}
 
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
@@ -257,12 +202,15 @@ def conclusion(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluste
         return wrong_host(share, first, cluster, calls(share, bad))
     outcome = BECAME[check]
     text, command = fix_for(outcome, cluster, first)
+    drops = sides.of((bad[pair] for pair in share.links), cluster) if outcome == "dropped" else None
+    if drops and drops.at:
+        text = OWN_FIREWALL.format(node=drops.at)
     return (check.fail if stops_a_launch(check, share, cluster) else check.warn)(
         share.node,
-        sentence(check, share, bad, cluster),
+        sentence(check, share, bad, cluster, drops.says if drops else SAYS[outcome]),
         text,
         command,
-        observed=outcome,
+        observed=drops.words if drops else outcome,
         expected="ok",
         evidence=calls(share, bad),
         peer=share.peer,
@@ -288,8 +236,7 @@ def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[Find
     )
 
 
-def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
-    says = SAYS[BECAME[check]]
+def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster, says: str) -> str:
     ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.declared)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any tested port"
     who = few(share.peers)

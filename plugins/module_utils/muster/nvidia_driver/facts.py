@@ -17,11 +17,15 @@ class PackageFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """module: version of the module that modprobe would load; "" if there is none. since_boot: whether it was installed
+    """module: version of the module that modprobe would load; "" if there is none. module_why: why this is unknown.
+
+    built_for: the kernel for which the module was built; "" if unknown. since_boot: whether the kernel was installed
     after the last boot.
     """
 
     module: str
+    module_why: str
+    built_for: str
     module_path: str
     signer: str
     license: str
@@ -97,15 +101,32 @@ class DriverLogs(TypedDict):
     dkms: str
 
 
-class DriverStackFacts(TypedDict):
-    """Kernels, units, files and packages by name. bootable: bootable kernels, the newest last."""
+class BootFacts(TypedDict):
+    """The kernels by name. loaded: version of the loaded driver. bootable: bootable kernels, the newest last.
 
-    packages: Mapping[str, PackageFacts]
-    dpkg_interrupted: bool
+    boots: the kernel of the next boot. boots_why: why it is unknown.
+    """
+
     loaded: str
     running: str
     bootable: Sequence[str]
     kernels: Mapping[str, KernelFacts]
+    boots: str
+    boots_why: str
+
+
+class NextBootFacts(BootFacts):
+    """secure_boot: None if unknown. key_enrolled: whether the firmware trusts the signing key of dkms."""
+
+    secure_boot: bool | None
+    key_enrolled: bool | None
+
+
+class DriverStackFacts(BootFacts):
+    """Units, files and packages by name."""
+
+    packages: Mapping[str, PackageFacts]
+    dpkg_interrupted: bool
     files: Mapping[str, DriverFileFacts]
     reboot_required: bool
     reboot_required_by: Sequence[str]

@@ -32,7 +32,9 @@ def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
         else:
             _reboots(plan, seen)
         return
-    _signed(plan, request, seen)
+    # Where Muster changes the driver, the plan repairs the module or refuses the reboot.
+    if not request.driver and seen.next_boot.problems:
+        plan.remarks.append(seen.next_boot.against_reboot)
     _reboots(plan, seen)
     if plan.of_kind("boot"):
         _enable(plan, request, seen)
@@ -110,23 +112,6 @@ def _evidence(seen: DriverState) -> str:
     if evidence["dkms"].strip() and not seen.loaded:
         parts.append(f"dkms: {' | '.join(evidence['dkms'].split(chr(10))).strip(' |')}")
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    for name in seen.next_kernels:
-        kernel = seen.stack["kernels"][name]
-        if not request.driver and kernel["module"] not in ("", seen.installed):
-            said = f"the module for kernel {name} is {kernel['module']}, but driver {seen.installed} is installed"
-            _broken_later(plan, request, f"{said}: the driver will not work after the next boot")
-        # With validation disabled in the firmware (mokutil --disable-validation), the kernel loads unsigned modules.
-        is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
-        if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            said = f"the module for kernel {name} is not signed, so Secure Boot rejects it"
-            # The module from apt may be signed; otherwise the node must not be rebooted.
-            if request.driver:
-                plan.differs("disk", f"{said}: see docs/gpu_driver.md")
-            else:
-                _broken_later(plan, request, f"{said}: see docs/gpu_driver.md")
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:

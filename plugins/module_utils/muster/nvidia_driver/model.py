@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-from .family import branch_of, is_part, keeps_step, upstream, user_space
+from .family import branch_of, is_part, keeps_step, library_version, upstream
+from .next_boot import NextBoot, next_boot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,7 @@ class DriverState:
     stack: DriverStackFacts
     gpus: Gpus
     secure_boot: bool | None = None
+    key_enrolled: bool | None = None
 
     @property
     def packages(self) -> Mapping[str, PackageFacts]:
@@ -76,11 +78,9 @@ class DriverState:
     @property
     def installed(self) -> str:
         """The driver version that programs use, from the packages or from the library that a runfile installed."""
-        for name, package in self.packages.items():
-            if user_space(name) and upstream(package["version"]):
-                return upstream(package["version"])
+        packaged = library_version({name: package["version"] for name, package in self.packages.items()})
         versions = (path.rpartition(".so.")[2] for path in self.stack["runfile"]["libraries"])
-        return next((version for version in versions if upstream(version)), "")
+        return packaged or next((version for version in versions if upstream(version)), "")
 
     def parts(self, source: str) -> dict[str, str]:
         """Return the versions of all installed packages that must have the same version as the driver."""
@@ -102,7 +102,12 @@ class DriverState:
         bootable, running = self.stack["bootable"], self.stack["running"]
         if not bootable:
             return [running] if running else []
-        return list(dict.fromkeys([bootable[-1], *([running] if running in bootable else [])]))
+        booted = self.stack["boots"] if self.stack["boots"] in bootable else bootable[-1]
+        return list(dict.fromkeys([booted, *([running] if running in bootable else [])]))
+
+    @property
+    def next_boot(self) -> NextBoot:
+        return next_boot(self.stack, self.installed, self.secure_boot, self.key_enrolled)
 
     @property
     def works(self) -> bool:
@@ -142,7 +147,8 @@ class DriverPlan:
     """The plan. refusals: reasons not to execute the plan. remarks: notes that are only reported.
 
     apt: whether to run apt. keep: the version for all parts, if it is still available. build: kernels for which dkms
-    builds modules. reboot: reasons for a reboot. due: reasons for a reboot that can wait.
+    builds modules. reboot: reasons for a reboot. due: reasons for a reboot that can wait. unready: why the driver would
+    not work after a reboot.
     """
 
     differences: list[DriverDifference] = field(default_factory=list)
@@ -161,6 +167,7 @@ class DriverPlan:
     units: list[DriverUnitStep] = field(default_factory=list)
     reboot: list[str] = field(default_factory=list)
     due: list[str] = field(default_factory=list)
+    unready: str = ""
 
     def differs(self, kind: str, sentence: str, what: str = "", before: str = "", after: str = "") -> None:
         self.differences.append(DriverDifference(kind, sentence, what, before, after))

@@ -10,13 +10,13 @@ from . import persistence
 from .family import PINNING, branch_of, is_obsolete, is_part, is_versioned, keeps_step
 from .judge import busy, judge_driver
 from .model import DriverFile, DriverPlan
+from .next_boot import MODPROBE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .model import DriverRequest, DriverState
 
-MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
 KEPT = "The driver is kept unchanged. To replace it, set nvidia_driver_replace to true"
 UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
 
@@ -33,6 +33,7 @@ def make_plan(request: DriverRequest, seen: DriverState) -> DriverPlan:
     _files(plan, request, seen)
     _modules(plan, request, seen)
     judge_driver(plan, request, seen)
+    plan.unready = seen.next_boot.against_reboot
     changes_driver = plan.apt or plan.configure or bool(plan.uninstall)
     in_use = busy(seen)
     if in_use and (changes_driver or plan.of_kind("boot")):
@@ -235,8 +236,9 @@ def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
         wrong.append(KEPT if request.kept else "Muster does not change the driver (nvidia_driver_mode is verify)")
     if wrong or not plan.reboot:
         return wrong
-    forbidden = forbids_reboot(request)
     last_word = stage == "installed" or not plan.of_kind("disk", "run")
+    # The pending changes may install the module.
+    forbidden = (plan.unready if last_word else "") or forbids_reboot(request)
     if forbidden and plan.of_kind("boot"):
         return [f"{'; '.join(plan.reboot)}, but {forbidden}"] if last_word else []
     if forbidden:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from .conda_replacements import replacements
 from .lock import LockError
 from .request import EnvironmentRequest, Requirement
 
@@ -143,8 +144,8 @@ def asked_of(content: Any, cuda: str = "") -> CondaSpecs:
         raise CondaError("no channels are listed, and Muster uses no default channel")
     if not isinstance(specs, list) or not specs:
         raise CondaError("no dependencies are listed")
-    if any(isinstance(spec, dict) for spec in specs):
-        raise CondaError("pip dependencies are not supported: use conda packages or a second environment")
+    if refused := [*replacements(channels, specs, content.get("variables"))]:
+        raise CondaError("; ".join(refused))
     for channel in channels:
         if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel) or "@" in channel:
             raise CondaError(f"channel {str(channel)[:100]!r} is neither a name nor a URL without a password")

@@ -1,6 +1,6 @@
 """Compare the inspected PyTorch environment with the request.
 
-The input is the output of muster_node/programs/torch_facts.py: `error` (optionally with `trace` and `fix`) if PyTorch
+The input is the output of muster_node/units/torch_facts.py: `error` (optionally with `trace` and `fix`) if PyTorch
 cannot be used, otherwise `torch`, `packages` and `imported`.
 """
 

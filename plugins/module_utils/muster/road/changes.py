@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KINDS = ("package", "hold", "file", "unit", "account", "sysctl", "firewall", "sshd", "mtu", "environment", "reboot")
 OTHER = "other"  # the task reports a change without naming it
 MOST, LONGEST = 500, 300  # names of one task, characters of a name
+RATE = 100  # Mbit/s, assumed for the duration of downloads
 WIDTH = 118
 
 
@@ -134,7 +135,7 @@ def table(found: PlannedChanges) -> list[str]:
                 undo.setdefault(of_kind[0]["undo"], []).append(kind)
         for text, kinds in undo.items():
             lines += _wrapped("    to undo      ", f"{', '.join(kinds)}: {text}" if len(undo) > 1 else text)
-    return [*lines, *_totals(found), *_notes(found)]
+    return [*lines, *_totals(found), *_duration(found), *_notes(found)]
 
 
 def _by_nodes(changes: Iterable[Change]) -> Iterator[tuple[list[str], list[str]]]:
@@ -171,6 +172,17 @@ def _counted(found: PlannedChanges, nodes: Sequence[str]) -> str:
     texts = [plural(counts[kind], words.get(kind, kind)) for kind in (*KINDS, OTHER) if counts[kind]]
     size = sum(found["download"].get(node, 0) for node in nodes)
     return ", ".join([*texts, *([f"{gigabytes(size)} of packages to download"] if size else [])])
+
+
+def _duration(found: PlannedChanges) -> Iterator[str]:
+    """Yield the known part of the duration: the download of packages by the node with the most."""
+    most = max(found["download"].values(), default=0)
+    minutes = round(most * 8 / (RATE * 60e6))
+    known = f"packages download in {plural(minutes, 'minute') if minutes else 'seconds'} at {RATE} Mbit/s; "
+    slow = {"package": "installing packages", "environment": "building environments", "reboot": "rebooting"}
+    there = [text for kind, text in slow.items() if any(one["kind"] == kind for one in found["rows"])]
+    if there:
+        yield from _wrapped("  duration: ", f"{known if most else ''}not known: {', '.join(there)}")
 
 
 def _notes(found: PlannedChanges) -> Iterator[str]:

@@ -38,6 +38,7 @@ STEPS = (
         (
             *("cluster_name", "cluster_backend", "cluster_master_port", "cluster_torch_version", "cluster_user"),
             *("cluster_launch_nodes", "cluster_artifacts_dir", "cluster_artifacts_keep", "cluster_run_root"),
+            *("cluster_notify_url_file", "cluster_notify_command", "cluster_notify_format"),
             *(
                 "cluster_run_keep",
                 "cluster_run_keep_mb",
@@ -105,6 +106,21 @@ STEPS = (
         "ddp_smoke",
         "`torchrun` on every node, supervised, with verified results",
         ("launch", "ddp_smoke"),
+    ),
+    RoadStep(
+        "Watch",
+        "watch",
+        "on request, nodes that check themselves on a schedule, metrics and alerts "
+        "([docs/monitoring.md](docs/monitoring.md))",
+        ("watch", "monitoring"),
+        ("monitoring_server", "monitoring_alertmanagers", "monitoring_retention_days", "monitoring_dcgm_exporter"),
+    ),
+    RoadStep(
+        "Slurm",
+        "slurm",
+        "on request, Slurm with health checks ([docs/slurm.md](docs/slurm.md))",
+        ("slurm",),
+        ("slurm_controller", "slurm_partition", "slurm_srun_ports", "slurm_health", "slurm_config"),
     ),
     # Every run writes the report without a request.
     RoadStep("Report", "report", "", ("report",)),

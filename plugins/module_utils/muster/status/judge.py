@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..health.host import LEAST_FREE, LITTLE_FREE
 from ..members.quarantine import PARTS
 from ..verdict.majority import vote
-from ..verdict.words import gigabytes, plural
+from ..verdict.words import age, gigabytes, plural
 from . import past as kept
 from .names import numbers, together
 from .past import LAYERS, PastRuns, PastVerdict
@@ -179,6 +179,8 @@ def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
         yield f"found {listed}{driver}"
     if seen.torch_why:
         yield seen.torch_why
+    if seen.checked and seen.checked.fault:
+        yield f"{seen.checked.fault} (own check, {age(seen.checked.age)} ago)"
     free = seen.disk.get("free")
     if seen.disk.get("read_only") is True:
         yield f"{_place(seen)} is read-only"
@@ -203,6 +205,10 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
         yield f"clock {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine"
     if seen.restart:
         yield "requires a restart"
+    if seen.next_boot:
+        yield seen.next_boot
+    if seen.checked and seen.checked.note:
+        yield f"{seen.checked.note} (own check, {age(seen.checked.age)} ago)"
     torch = seen.versions.get("torch", "")
     if node.torch and torch and torch.partition("+")[0] != node.torch.partition("+")[0]:
         yield f"PyTorch {torch} instead of the requested {node.torch}"

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..gpu_info.processes import HELD_MIB, is_screen, keeps_ready
+from ..inspect.facts import next_boot_facts
 from ..launch.occupied import SERVES
 from ..launch.reservation import GPU, PROCESSORS
 from ..launch.unit import LAUNCH_ID
+from ..nvidia_driver.next_boot import next_boot
 from ..verdict.printable import printable
+from ..watch.answer import NODE, outdated
 
 MOST = 128  # GPUs, launches, holders
 MOST_TEXT = 80
+MOST_OF_A_SENTENCE = 300
 A_NOTEBOOK = re.compile(r"ipykernel|jupyter", re.IGNORECASE)
 UNSEEN = "a process that nvidia-smi does not list"
 
@@ -39,7 +43,8 @@ class NodeFacts:
 
     gpus: numbers of the listed GPUs. holders: the users of each GPU; several if it is shared. why: why no GPU is listed
     although devices exist. unknown: GPUs for which it cannot be determined whether a launch uses them. processors: the
-    running launches on a node without GPUs. complete: whether processes of other users are visible.
+    running launches on a node without GPUs. complete: whether processes of other users are visible. next_boot: why the
+    driver would not work after a reboot.
     """
 
     gpus: tuple[int, ...] = ()
@@ -54,8 +59,20 @@ class NodeFacts:
     versions: Mapping[str, str] = field(default_factory=dict)
     torch_why: str = ""
     restart: bool = False
+    next_boot: str = ""
     disk: Mapping[str, Any] = field(default_factory=dict)
     clock: float | None = None
+    checked: OwnCheck | None = None
+
+
+@dataclass(frozen=True)
+class OwnCheck:
+    """The last check that a node made by itself. fault: of the node; note: of a user, or why the result is outdated.
+    age: seconds."""
+
+    age: float
+    fault: str = ""
+    note: str = ""
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
@@ -98,9 +115,21 @@ def read(answer: Mapping[str, Any]) -> NodeFacts:
         versions=_versions(answer),
         torch_why=text(_torch(answer).get("why")),
         restart=answer.get("restart") is True,
+        next_boot=_next_boot(answer.get("next_boot")),
         disk=disk if isinstance(disk, Mapping) else {},
         clock=_float(answer.get("clock")),
+        checked=_own_check(answer.get("checked"), _float(answer.get("clock"))),
     )
+
+
+def _own_check(said: Any, clock: float | None) -> OwnCheck | None:
+    when = _float(said.get("when")) if isinstance(said, Mapping) else None
+    if when is None or clock is None:
+        return None
+    late = outdated({"when": when}, _float(said.get("interval")) or 0.0, clock)
+    reason = text(said.get("reason"))
+    is_fault = said.get("owner") == NODE and not late
+    return OwnCheck(clock - when, reason if is_fault else "", late or ("" if is_fault else reason))
 
 
 def _holders(
@@ -161,6 +190,17 @@ def _seat(entry: Any) -> tuple[int | None, str]:
     """Parse [uid or None, launch ID], which identifies the launch that holds a GPU slot."""
     uid, launch_id = entry if isinstance(entry, list) and len(entry) == 2 else (None, "")
     return (uid if isinstance(uid, int) else None, launch_id if LAUNCH_ID.match(str(launch_id)) else "?")
+
+
+def _next_boot(look: Any) -> str:
+    if not look:
+        return ""
+    try:
+        seen = next_boot_facts(look)
+        boot = next_boot(seen, secure_boot=seen["secure_boot"], key_enrolled=seen["key_enrolled"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "whether the driver works after the next boot is unknown: the node's report is invalid"
+    return text(boot.sentence, MOST_OF_A_SENTENCE)
 
 
 def _versions(answer: Mapping[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..nvidia_driver.family import is_part
+from ..nvidia_driver.next_boot import DKMS
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.words import few
 from .kernel_seen import flavour, image_of, newest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..nvidia_driver.apt import AptSimulation
+    from ..nvidia_driver.next_boot import NextBoot
     from .kernel_seen import Kernels
 
 # Meta packages, which depend on the newest kernel, have no kernel version in their name.
@@ -23,7 +25,6 @@ _VERSIONED = re.compile(r"-\d+\.\d+\.\d")
 _OF_A_KERNEL = re.compile(r"linux-[a-z].*?-(\d+\.\d+\.\d.*)")
 _PREBUILT = re.compile(r"linux-modules-nvidia-.+?-(?=\d+\.\d+\.\d)")
 MOST_SAID = 600  # characters of apt's messages
-DKMS = "/updates/dkms/"
 ROOM = 200_000_000  # bytes in /boot for a kernel and its initramfs, with a margin
 
 
@@ -210,19 +211,13 @@ def by_hand(fix: KernelFix) -> str:
     return f"Muster does not reboot the controller. Run on it: {install}sudo systemctl reboot"
 
 
-def unready(seen: Kernels, fix: KernelFix) -> str:
+def unready(seen: Kernels, fix: KernelFix, boot: NextBoot) -> str:
     """Return why the node must not be rebooted after the installation; "" if it can be rebooted."""
-    start = seen.newest
-    if start != fix.start:
-        return f"the newest kernel is {start} instead of {fix.start}"
-    new, now = seen.of(start), seen.of(seen.running)
-    if now.initramfs and not new.initramfs:
-        how = shell("sudo update-initramfs -c -k {start}", start=start)
-        return f"the kernel {start} has no initramfs and might not boot. Run on the node: {how}"
-    if now.module.version and new.module.version != now.module.version:
-        has = f"is {new.module.version}" if new.module.version else "is missing"
-        return f"the driver's module for {start} {has}, but that for {seen.running} is {now.module.version}"
-    return ""
+    if seen.newest != fix.start:
+        return f"the newest kernel is {seen.newest} instead of {fix.start}"
+    if boot.kernel != fix.start and not boot.assumed:
+        return f"the boot menu starts {boot.kernel} instead of {fix.start}: check GRUB_DEFAULT in /etc/default/grub"
+    return boot.against_reboot
 
 
 def wrong_after(seen: Kernels, fix: KernelFix, loaded: str) -> str:

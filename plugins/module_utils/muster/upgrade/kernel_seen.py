@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..inspect.boot_menu import entry
 from ..inspect.stack import natural
 from ..packages.repositories import releases, versions
 from ..verdict.printable import printable
@@ -24,8 +25,6 @@ _RELEASE = re.compile(r"\d[\d.]*(?:[~+][\w.]+)*(?:-\d+(?:\.\w+)*)?-(.+)")
 _NAME = re.compile(r"[\w.+~-]{1,100}")  # printed as a part of commands
 _WORDS = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _IMAGE = re.compile(r"linux-image-(?:unsigned-)?(\d.*)")
-# Names are printed as a part of commands, so other characters do not match.
-_ENTRY = re.compile(r"^(\s*)(submenu|menuentry) .*\$?menuentry_id_option '([\w.+~:-]+)'")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,6 @@ class InstalledKernel:
     """The installed files of one kernel."""
 
     headers: bool = False
-    initramfs: bool = False
     module: Module = field(default_factory=Module)
 
 
@@ -164,7 +162,7 @@ def read_stack(stack: DriverStackFacts) -> Kernels:
 
 def _kernel(seen: KernelFacts) -> InstalledKernel:
     module = Module(seen["module"], seen["module_path"])
-    return InstalledKernel(seen["headers"], seen["has_initramfs"], module)
+    return InstalledKernel(seen["headers"], module)
 
 
 def _packages(shown: str) -> dict[str, KernelPackage]:
@@ -194,22 +192,3 @@ def _is_security(fields: Mapping[str, str]) -> bool:
     """
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
-
-
-def entry(menu: str, release: str) -> str:
-    """Return the argument of grub-reboot for a kernel, in the form submenu>entry; "" if the menu does not contain the
-    kernel.
-
-    menu: the lines of grub.cfg that define an entry.
-    """
-    submenu = ""
-    for line in menu.splitlines():
-        found = _ENTRY.match(line)
-        if not found:
-            continue
-        indent, kind, name = found.groups()
-        if kind == "submenu":
-            submenu = name
-        elif name.startswith(f"gnulinux-{release}-advanced-"):
-            return f"{submenu}>{name}" if submenu and indent else name
-    return ""

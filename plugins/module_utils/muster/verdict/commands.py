@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-CONTACT_NO_NODE = ("plan", "validate", "import", "report")
+CONTACT_NO_NODE = ("plan", "export", "validate", "import", "report")
 WITHOUT_ROOT = tuple(f"playbooks/{name}.yml" for name in (*CONTACT_NO_NODE, "trust"))
 EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # for users without root
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"

@@ -6,6 +6,7 @@ import contextlib
 import grp
 import os
 import pwd
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -39,6 +40,7 @@ def observe(request: model.BaselineRequest) -> model.BaselineState:
     values, read_only = look_at_sysctl(request.sysctl)
     asked = ",".join(request.manager)
     login = ",".join(request.login)
+    home = look_at_home(request.user) if request.user else None
     return model.BaselineState(
         packages=installed,
         held=held,
@@ -51,7 +53,8 @@ def observe(request: model.BaselineRequest) -> model.BaselineState:
         manager=(show("systemctl", "show", f"--property={asked}") or [{}])[0] if asked else {},
         login=(show("loginctl", "show-user", f"--property={login}") or [{}])[0] if login else {},
         account=look_at_account(request.user) if request.user else None,
-        owners=look_at_owners(request.user) if request.user else {},
+        home=home,
+        owners=look_at_owners(request.user, home) if request.user else {},
         capabilities=capabilities(),
         driver=Path("/sys/module/nvidia/version").exists(),
         dpkg_interrupted=dpkg_interrupted(),
@@ -125,12 +128,20 @@ def look_at_account(user: model.BaselineAccount) -> model.AccountState | None:
     return model.AccountState(entry.pw_uid, entry.pw_gid, tuple(groups), sudo)
 
 
-def look_at_owners(user: model.BaselineAccount) -> dict[str, str]:
+def look_at_home(user: model.BaselineAccount) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        there = os.lstat(user.home)
+        return (there.st_uid, there.st_gid) if stat.S_ISDIR(there.st_mode) else None
+    return None
+
+
+def look_at_owners(user: model.BaselineAccount, home: tuple[int, int] | None) -> dict[str, str]:
     owners = {}
-    with contextlib.suppress(KeyError, ValueError):
-        owners[f"uid {user.uid}"] = pwd.getpwuid(int(user.uid)).pw_name
-    with contextlib.suppress(KeyError, ValueError):
-        owners[f"gid {user.gid}"] = grp.getgrgid(int(user.gid)).gr_name
+    for uid, gid in ((user.uid, user.gid), home or ("", "")):
+        with contextlib.suppress(KeyError, ValueError):
+            owners[f"uid {uid}"] = pwd.getpwuid(int(uid)).pw_name
+        with contextlib.suppress(KeyError, ValueError):
+            owners[f"gid {gid}"] = grp.getgrgid(int(gid)).gr_name
     return owners
 
 

@@ -14,6 +14,7 @@ The module leaves the following unchanged:
   only thread besides the main thread, it restarts at the next garbage collection.
 - Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is
   compared before use.
+- CUDA graphs. Entries of NCCL's recorder are read only if the thread may query events while others capture a graph.
 - Exit. No excepthook is installed, because other programs check for one. torch's flight recorder is written at exit,
   after all user code; a process that a signal kills writes none, but was queried before.
 
@@ -49,6 +50,10 @@ LONG = 1e6  # seconds
 END_SECONDS = 1.0  # for the thread to end; it waits only for its client
 NUMBERS = range(200, 250)  # of descriptors
 LAST = 64_000  # bytes of the flight recorder written at exit
+MOST_READ = 64  # entries of all groups
+ENTRIES, END = b'"entries":[', b'}],"'  # as torch writes them
+THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+GLOO, NCCL = "gloo", "nccl"  # torch's names of the backends that record without a hook
 
 
 def is_rank(launch: str) -> bool:
@@ -80,20 +85,74 @@ def stack(thread: int) -> str:
     return lines
 
 
-def flight(*, finished: bool, entries: bool = True) -> tuple[bytes, str]:
+def flight(*, finished: bool) -> tuple[bytes, str]:
     """Return torch's flight recorder as JSON, or the reason why it is missing. finished: include finished collectives.
 
     The flight recorder is not read before a process group exists: the first read fixes its settings, which the script
     can still change until then.
     """
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    if getattr(getattr(c10d, "GroupMember", None), "WORLD", None) is None:
+    group = getattr(getattr(c10d, "GroupMember", None), "WORLD", None)
+    if group is None:
         return b"", "the rank has no torch.distributed process group"
+    try:
+        backend, dump, which = recorder(c10d, group)
+        if dump is None:
+            return b"", f"the rank's torch has no readable flight recorder for {backend}"
+        return dumped(dump, which, finished=finished, entries=backend != NCCL or may_query_events()), ""
+    except Exception as failed:
+        return b"", f"the flight recorder could not be read ({type(failed).__name__})"
+
+
+def dumped(dump: Any, which: dict[str, str], *, finished: bool, entries: bool) -> bytes:
+    """Return the content of a recorder. The status of a hooked group counts all calls from 0: the number of collectives
+    is only in entries, and finished entries are needed if there are no others."""
+    found = bytes(dump(includeCollectives=entries, onlyActive=not finished, **which))
+    if which and not finished and ENTRIES not in found:
+        return dumped(dump, which, finished=True, entries=entries)
+    return found
+
+
+def recorder(c10d: Any, group: Any) -> tuple[str, Any, dict[str, str]]:
+    """Return the backend of a group, and the function with its arguments that dumps the backend's flight recorder.
+
+    Each backend has its own recorder. Of two backends, the one for GPUs is read, on all ranks. nccl2 has a recorder
+    only if torch attached its recording hook to the group (since 2.15).
+    """
     binding = sys.modules.get("torch._C._distributed_c10d")
-    dump = getattr(binding, "_dump_fr_trace_json", None) or getattr(binding, "_dump_nccl_trace_json", None)
-    if dump is None:
-        return b"", "the rank's torch has no readable flight recorder (requires torch 2.5 or newer)"
-    return bytes(dump(includeCollectives=entries, onlyActive=not finished)), ""
+    names = [group._get_backend(device).name() for device in group._device_types]
+    backend = next((name for name in names if name != GLOO), GLOO)
+    if backend == NCCL:
+        return backend, getattr(binding, "_dump_nccl_trace_json", None), {}
+    dump = getattr(binding, "_dump_fr_trace_json", None)
+    if group in getattr(c10d._world, "pg_flight_recorder_hooks", ()):
+        return backend, dump, {"backend": backend}
+    return backend, dump if backend == GLOO else None, {}
+
+
+def may_query_events() -> bool:
+    """Let this thread query CUDA events while another thread captures a CUDA graph, as torch's watchdog does. Return
+    whether it may: otherwise a query ends the capture with an error. The entries of NCCL's older backend have events.
+    """
+    ctypes = sys.modules["ctypes"]
+    mode = ctypes.c_int(THREAD_LOCAL)
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0)
+    except OSError:
+        return False
+
+
+def newest(recorded: bytes, most: int = MOST_READ) -> bytes:
+    """Keep only the newest entries: parsing 2000 entries takes 0.1 s, and Gloo never marks entries as finished."""
+    begin = recorded.find(ENTRIES) + len(ENTRIES)
+    cut = end = recorded.rfind(END, begin)
+    if begin < len(ENTRIES) or end < 0:
+        return recorded
+    for _ in range(most):
+        cut = recorded.rfind(b"},{", begin, cut)
+        if cut < 0:
+            return recorded
+    return recorded[:begin] + recorded[cut + 2 :]
 
 
 def out_of_the_way(found: _socket.socket) -> _socket.socket:
@@ -216,14 +275,11 @@ class Answering:
         self.pause()
         try:
             os.unlink(self.path)
-            said = flight(finished=True)[0]
-            if len(said) > LAST:
-                said = flight(finished=False)[0]
-            if len(said) > LAST:
-                said = flight(finished=False, entries=False)[0]
+            full = flight(finished=True)[0]
+            said = next((one for most in (MOST_READ, 8, 1) if len(one := newest(full, most)) <= LAST), b"")
             if said:
                 handle = os.open(f"{self.path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-                os.write(handle, said[:LAST])
+                os.write(handle, said)
                 os.close(handle)
                 os.rename(f"{self.path}.new", f"{self.path}.last")
         except Exception:

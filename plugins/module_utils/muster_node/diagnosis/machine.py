@@ -9,7 +9,7 @@ from typing import Any
 
 from ..launch.mounts import type_of
 from ..tools import control_group, files
-from ..tools.kernel_files import whole, word
+from ..tools.kernel_files import table, whole, word
 from ..tools.run import names, run
 from .parts import UnseenError
 
@@ -41,10 +41,6 @@ GPU = ("index", "uuid", "name", "memory.used", "memory.total", "ecc.errors.uncor
 FORM = "--format=csv,noheader,nounits"
 MIB = 1 << 20
 MOST_GPUS, MOST_PROCESSES = 16, 32
-
-
-def boot_id() -> str:
-    return word(f"{PROC}/sys/kernel/random/boot_id")
 
 
 def memory() -> dict[str, int]:
@@ -79,17 +75,6 @@ def counters() -> dict[str, int]:
         found["vm.oom_kill"] = int(killed[1])
     found.update({f"machine.{name}": count for name, count in control_group.of_machine().items()})
     return {**found, **dropped(files.text(f"{PROC}/net/stat/nf_conntrack") or "")}
-
-
-def table(path: str) -> dict[str, dict[str, int]]:
-    """Parse pairs of lines: a line of names, then a line of numbers. Both lines begin with the row name."""
-    lines = (files.text(path) or "").splitlines()
-    found = {}
-    for names_, numbers in zip(lines[::2], lines[1::2], strict=False):
-        row, _, rest = names_.partition(":")
-        values = [int(each) for each in numbers.partition(":")[2].split() if each.lstrip("-").isdecimal()]
-        found[row] = dict(zip(rest.split(), values, strict=False))
-    return found
 
 
 def dropped(text: str) -> dict[str, int]:

@@ -35,9 +35,8 @@ CHUNK = 1 << 16
 MOST_LINE = 200
 MOST_LEFT = 64  # ranks
 MOST_ENTRIES = 16
-MOST_READ = 64  # entries of all groups
 MOST_WORD = 60
-ENTRIES, BEHIND = b'"entries":[', b'],"nccl_comm_state"'  # as torch writes them
+HOOKED = ("nccl2", "nccl-lazy")  # recorded by torch's hook: an entry is scheduled, then completed
 DEFAULT = "default_pg"  # torch's description of the group of all ranks
 NUMBER = re.compile(r"\d{1,15}")
 # py-spy's format of a stack: `    train (/srv/train.py:12)`, below `Thread 7 (idle): "MainThread"`.
@@ -176,43 +175,33 @@ def read(answer: bytes) -> Json:
 def recorded(answer: bytes) -> tuple[Json | None, str]:
     """Return {group, enqueued, last} of the default process group. If that group has no entries, use the group of the
     newest entry."""
-    known = foreign.parsed(newest(answer))
+    known = foreign.parsed(hook.newest(answer))
     if not isinstance(known, dict):
         return None, "the flight recorder is not valid JSON"
     entries = [one for one in listed(known.get("entries")) if isinstance(one, dict)]
     of_all = [one for one in entries if DEFAULT in listed(one.get("process_group"))]
     mine = of_all or [one for one in entries[-1:] for one in entries if group_of(one) == group_of(entries[-1])]
     status = known.get("pg_status")
-    status = status.get(str(mine[-1].get("pg_id", 0)) if mine else "0") if isinstance(status, dict) else None
+    status = status.get("0") if isinstance(status, dict) else None
     enqueued = whole(status.get("last_enqueued_collective")) if isinstance(status, dict) else 0
+    # The status can count point-to-point calls as well. Each entry has the number of collectives.
+    enqueued = max((whole(one.get("collective_seq_id")) for one in mine), default=enqueued)
     last = [collective(one) for one in mine[-MOST_ENTRIES:]]
-    enqueued = max([enqueued, *(one["sequence"] for one in last)])
     if not enqueued and not last:
         return None, "the flight recorder is empty"
     return {"group": group_of(mine[-1]) if mine else DEFAULT, "enqueued": enqueued, "last": last}, ""
 
 
-def newest(answer: bytes) -> bytes:
-    """Keep only the newest entries: parsing 2000 entries takes 0.1 s, and Gloo never marks entries as finished."""
-    begin = answer.find(ENTRIES) + len(ENTRIES)
-    cut = end = answer.find(BEHIND, begin)
-    if begin < len(ENTRIES) or end < 0:
-        return answer
-    for _ in range(MOST_READ):
-        cut = answer.rfind(b"},{", begin, cut)
-        if cut < 0:
-            return answer
-    return answer[:begin] + answer[cut + 2 :]
-
-
 def collective(entry: Json) -> Json:
     sequence = entry.get("p2p_seq_id" if entry.get("is_p2p") is True else "collective_seq_id")
+    library, _, operation = text(entry.get("profiling_name"), MOST_WORD).partition(":")
+    state = text(entry.get("state"), MOST_WORD)
     return {
         "sequence": whole(sequence),
-        "operation": text(entry.get("profiling_name"), MOST_WORD).partition(":")[2] or "?",
+        "operation": operation or "?",
         "sizes": text(str(entry.get("input_sizes", ""))[:MOST_WORD], MOST_WORD),
         "types": text(str(entry.get("input_dtypes", ""))[:MOST_WORD], MOST_WORD),
-        "state": text(entry.get("state"), MOST_WORD),
+        "state": "started" if library in HOOKED and state == "scheduled" else state,
     }
 
 

@@ -88,7 +88,7 @@ def record(request: Json, spec: Json, moment: str, unit: tuple[Json | None, Json
     parts = Parts()
     hostname = socket.gethostname()
     theirs = of_the_user(request, spec, moment, hostname)
-    parts.look("boot_id", machine.boot_id, "")
+    parts.look("boot_id", process.boot, "")
     for name, work in (("counters", machine.counters), ("pressure", machine.pressure), ("memory", machine.memory)):
         parts.look(name, work, {})
     parts.look("ip", lambda: network.ask_ip(request["peers"]), ({}, {}))

@@ -31,6 +31,7 @@ def identity(_request: Json) -> Json:
         "gid": os.getgid(),
         "name": user.pw_name,
         "launch_user": is_launch_user(user),
+        "boot": process.boot(),
     }
 
 

@@ -72,6 +72,7 @@ def _device(folder: str) -> dict[str, Any]:
     return {
         "slot": _link(f"{folder}/device"),
         "interfaces": names(f"{folder}/device/net"),
+        "firmware": read(f"{folder}/fw_ver").text.strip(),
         "ports": {number: _port(f"{folder}/ports/{number}") for number in names(f"{folder}/ports") if number.isdigit()},
     }
 

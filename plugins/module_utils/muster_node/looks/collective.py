@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..programs import collective_ranks
 from ..tools.pack import sent
 from ..tools.program import BOOTSTRAP, answer_in
 from ..tools.run import run
+from ..units import collective_ranks
 from .unit import unit, why_no_unit
 
 if TYPE_CHECKING:

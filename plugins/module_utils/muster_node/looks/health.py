@@ -38,11 +38,19 @@ BETWEEN = 0.3
 APART = ("system", "jobs", "collective")
 
 
-def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
+# In place of the data of the collector "unit", which imports torch, if only the machine is checked.
+WITHOUT_UNIT = {"unit": {"way": "self", "why": "the short form does not start PyTorch", "inside": None}}
+
+
+def look(
+    request: Mapping[str, Any], properties: Mapping[str, str], given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the data from each collector in LOOKS by name. request: options of nccl_health.
 
-    properties: systemd properties of a launch's unit. The result's `later` contains the second reading of the counters.
+    properties: systemd properties of a launch's unit. given: data of collectors that do not run. The result's `later`
+    contains the second reading of the counters.
     """
+    given = given or {}
     began = time.monotonic()
     system = LOOKS["system"].look()
     known = {
@@ -51,11 +59,12 @@ def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str,
         "root": bool(system["root"]),
         "load": request["backend"] == "nccl" and request["gpus"] > 0,
         "paths": [request["run_root"]],
+        **given,
     }
     counted = {name: each for name, each in LOOKS.items() if hasattr(each, "again")}
     first = {name: asked(each.look, known, {}) for name, each in counted.items()}
-    others = {name: each.look for name, each in LOOKS.items() if name not in (*APART, *counted)}
-    looks = {"system": system, **first, **side_by_side(others, known)}
+    others = {name: each.look for name, each in LOOKS.items() if name not in (*APART, *counted, *given)}
+    looks = {"system": system, **given, **first, **side_by_side(others, known)}
     looks["jobs"] = LOOKS["jobs"].look(looks["listeners"], request["port"])
     looks["collective"] = _collective(request, looks, properties)
     time.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))

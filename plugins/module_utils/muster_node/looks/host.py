@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..tools.run import read, run
+from ..tools.run import names, read, run
 
 ENVIRONMENT, NCCL_CONF, PRELOAD = "/etc/environment", "/etc/nccl.conf", "/etc/ld.so.preload"
 SYSTEMD = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
@@ -24,6 +24,7 @@ def look() -> dict[str, Any]:
         "clock_sources": read(f"{CLOCK}/available_clocksource").text.strip(),
         "modules": read("/proc/modules").text,
         "environment": read(ENVIRONMENT).text,
+        "interfaces": names("/sys/class/net"),
         "nccl_conf": nccl_conf(),
         "preload": read(PRELOAD).text,
         "unread": [path for path in (ENVIRONMENT, NCCL_CONF, PRELOAD) if read(path).why and os.path.lexists(path)],

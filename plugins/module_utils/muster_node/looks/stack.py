@@ -1,18 +1,18 @@
 """The GPU stack of a node: packages, modules on disk and loaded, configuration files, and processes that use GPUs.
 
-The kernel version and modules are read from files, not with uname. nvidia-smi would load the kernel module, and data
-collection must not start anything. Therefore nvidia-smi runs only if the module is loaded.
+nvidia-smi would load the kernel module, and data collection must not start anything. Therefore nvidia-smi runs only if
+the module is loaded.
 """
 
 from __future__ import annotations
 
 import grp
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
 from ..tools import files, process
+from ..tools.boot import kernels
 from ..tools.run import CommandResult, names, read, run
 from .gpu import driver_holders
 
@@ -20,10 +20,9 @@ from .gpu import driver_holders
 PATTERNS = (
     *("dpkg", "*nvidia*", "libcuda*", "cuda-*", "libcudnn*", "cudnn*", "libnccl*", "libnvsdm*", "nvlsm", "nvlink5*"),
     *("libnvoptix*", "libnvcuvid*", "datacenter-gpu-manager*", "dkms", "linux-headers-*"),
+    *("docker-ce", "docker.io", "podman", "crun", "runc", "slurm*"),
 )
 SHOW = "--showformat=${binary:Package} ${Version} ${db:Status-Want} ${db:Status-Status} ${Architecture}\\n"
-# Debian's package renames the module's file and adds an alias for modprobe.
-MODULES = ("nvidia", "nvidia-current", "nvidia-current-open")
 UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
 PROPERTIES = (
     "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,ExecStart,StopWhenUnneeded,FragmentPath,DropInPaths,"
@@ -34,7 +33,7 @@ LAUNCHES = process.LAUNCH_UNIT.format("*")
 FILES = (
     *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
     *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
-    "/usr/lib/systemd/system/nvidia-persistenced.service",
+    *("/usr/lib/systemd/system/nvidia-persistenced.service", "/etc/dgx-release"),
 )
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 INSTALLER = tuple(
@@ -51,15 +50,10 @@ MOST_LINES = 8
 
 def look() -> dict[str, Any]:
     packages = show_packages()
-    images = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
-    # A backup copy, such as vmlinuz-6.8.0-90-generic.bak, has no modules.
-    kernels = [name for name in images if Path("/lib/modules", name).is_dir()]
-    running = read("/proc/sys/kernel/osrelease").text.strip()
-    loaded = read("/sys/module/nvidia/version").text.strip()
-    loaded_text = read("/proc/driver/nvidia/version").text
+    boot = kernels()
     # Before nvidia-smi starts, which opens the devices, too.
     holders = driver_holders()
-    asked = bool(loaded or loaded_text)
+    asked = bool(boot["loaded"] or boot["loaded_text"])
     missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
     return {
@@ -67,11 +61,7 @@ def look() -> dict[str, Any]:
         "packages": packages.text,
         "packages_why": packages.why if not packages.text else "",
         "interrupted": any(name.isdigit() for name in names("/var/lib/dpkg/updates")),
-        "loaded": loaded,
-        "loaded_text": loaded_text,
-        "running": running,
-        "kernels": {kernel: _kernel(kernel) for kernel in dict.fromkeys((*kernels, *filter(None, [running])))},
-        "bootable": kernels,
+        **boot,
         "files": {str(path): _file(path) for pattern in FILES for path in _found(pattern) if path.is_file()},
         "sources": {str(path): text for path in _all(SOURCES) if (text := _of_nvidia(path))},
         "reboot_required": Path("/run/reboot-required").exists(),
@@ -99,27 +89,6 @@ def _found(pattern: str) -> list[Path]:
 
 def _all(patterns: tuple[str, ...]) -> list[Path]:
     return [path for pattern in patterns for path in _found(pattern)]
-
-
-def _kernel(kernel: str) -> dict[str, Any]:
-    """Return the NVIDIA module that this kernel would load, and whether headers to build a module are installed."""
-    module = run("modinfo", "-k", kernel, *MODULES)
-    return {
-        # Exits with 1 if a module does not exist, but prints the others.
-        "modinfo": module.text,
-        "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
-        "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
-        "initramfs": _time(Path(f"/boot/initrd.img-{kernel}"), "st_mtime"),
-        # dpkg sets mtime to the build time of the package: ctime is the time of the installation.
-        "installed": _time(Path(f"/boot/vmlinuz-{kernel}"), "st_ctime"),
-    }
-
-
-def _time(path: Path, which: str) -> float | None:
-    try:
-        return float(getattr(path.stat(), which))
-    except OSError:
-        return None
 
 
 def _evidence() -> dict[str, str]:
@@ -175,8 +144,6 @@ def _units() -> dict[str, Any]:
         "units_why": states.why,
         "launches": launches.text,
         "own_launches": _own_launches(),
-        "uptime": read("/proc/uptime").text,
-        "now": time.time(),
     }
 
 

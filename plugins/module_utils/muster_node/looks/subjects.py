@@ -1,4 +1,4 @@
-"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
+"""The data collectors of a node's health. Written by script/subjects.py."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from . import (
     kernel_log,
     listeners,
     mounts,
+    next_boot,
     pci,
     published,
     ras,
@@ -43,6 +44,7 @@ LOOKS: dict[str, ModuleType] = {
     "kernel_log": kernel_log,
     "listeners": listeners,
     "mounts": mounts,
+    "next_boot": next_boot,
     "pci": pci,
     "published": published,
     "ras": ras,

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..programs import inside, torch_facts
 from ..tools.pack import pack, sent
 from ..tools.program import BOOTSTRAP, answer_in
 from ..tools.run import run
+from ..units import inside, torch_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Reports the current state of a node, the record of the last installation, and logged changes. All verbs need root.
 
-look     return the current state and the record; changes nothing
+look     return the current state, the record and the data for the next boot; changes nothing
 history  return entries of dpkg's log, apt's history and the journal, and file times; changes nothing
 keep     record the current state as installed
 condemn  make the step pytorch detect that files of the environment were changed
@@ -13,13 +13,18 @@ from typing import Any
 from ..drift import environment, record
 from ..drift.facts import facts
 from ..drift.history import history
+from ..tools import boot
 from ..tools.program import answer
 
 Json = dict[str, Any]
 
 
 def look(request: Json) -> Json:
-    return {"now": facts(request), **record.read()}
+    return {
+        "now": facts(request),
+        **record.read(),
+        "boot": boot.look(),
+    }
 
 
 def keep(request: Json) -> Json:

@@ -24,6 +24,7 @@ Json = dict[str, Any]
 UFW_FOLDER = "/etc/ufw"
 UFW_FILES = ("user.rules", "user6.rules", "before.rules", "before6.rules", "after.rules", "after6.rules")
 UNITS = "/etc/systemd/system"
+FORWARDS = {"ip": "/proc/sys/net/ipv4/ip_forward", "ip6": "/proc/sys/net/ipv6/conf/all/forwarding"}
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 SYSCTL_FOLDERS = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
 COMMAND_TIMEOUT = 60
@@ -77,6 +78,7 @@ def look(request: Json) -> Json:
             "at_boot": os.path.lexists(os.path.join(UNITS, "sysinit.target.wants", os.path.basename(request["unit"]))),
         },
         "nftables_at_boot": os.path.lexists(os.path.join(UNITS, "sysinit.target.wants/nftables.service")),
+        "forwards": {name: (read(path) or "").strip() for name, path in FORWARDS.items()},
         "port_range": {
             "live": (read(PORT_RANGE) or "").split(),
             "file": read(request["sysctl"]),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..tools.boot import menu
 from ..tools.program import answer
 from ..tools.run import read, run
 
 # Packages that depend on a kernel or are built for one, and the driver.
 PATTERNS = ("linux-*", "dkms", "*nvidia*", "libcuda1")
 SHOW = "--showformat=${Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\t${Depends}\\n"
-MENU = "/boot/grub/grub.cfg"
 APT = (
     *("apt-get", "--simulate", "--quiet=2", "--no-install-recommends"),
     *("-o", "Debug::NoLocking=true"),
@@ -31,7 +31,7 @@ def look(_: dict[str, Any]) -> dict[str, Any]:
         "files": run("apt-cache", "policy", seconds=SECONDS).text,
         "policy": run("apt-cache", "policy", *kernels, seconds=SECONDS).text if kernels else "",
         "boot_free": boot_free(),
-        "menu": "".join(f"{line}\n" for line in read(MENU).text.splitlines() if "menuentry_id_option" in line),
+        "menu": menu()["text"],
         "version": read("/proc/version").text,
         "machine": read("/etc/machine-id").text,
     }

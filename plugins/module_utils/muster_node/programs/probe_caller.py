@@ -21,6 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools import resolvers, routes
+from ..tools.kernel_files import whole
 from ..tools.program import answer
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ BURST = 10  # packets; TCP's initial congestion window
 BURST_PAUSE = 0.015
 ACK_WAIT = 0.8
 NAMES_TIMEOUT = 2.5
+# Further attempts on a port that does not respond, so many that the counters of both nodes show where the packets stay.
+KNOCKS = 300
+MOST_KNOCKED = 8  # links
+KNOCKED = 0.1  # seconds until the counters have settled
 LADDER = 16  # packet sizes tried in parallel
 LADDER_ROUNDS = 4  # enough to find the exact size below 9000
 SMALLEST_MTU = 576  # RFC 791: every host accepts packets of this size
@@ -75,7 +80,7 @@ def probe(request: Json) -> Json:
     began = time.monotonic()
     found = only_links(request)
     namer.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
-    asker.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
+    asker.join(resolvers.SECONDS + NAMES_TIMEOUT)
     return {**found, "names": dict(names), "asked": wanted, "resolvers": dict(servers)}
 
 
@@ -84,16 +89,19 @@ def only_links(request: Json) -> Json:
     measuring losses; 0 skips this measurement."""
     results: dict[str, Json] = {}
     turns = threading.Semaphore(AT_ONCE)
+    links = [CalledLink(request["token"], peer, request["packets"]) for peer in request["peers"]]
 
-    def look(peer: Json) -> None:
+    def look(link: CalledLink) -> None:
         with turns:
-            results[peer["node"]] = CalledLink(request["token"], peer, request["packets"]).look()
+            results[link.node] = link.look()
 
-    threads = [threading.Thread(target=look, args=(peer,)) for peer in request["peers"]]
+    threads = [threading.Thread(target=look, args=(link,)) for link in links]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for link in [link for link in links if link.silent][:MOST_KNOCKED]:
+        results[link.node].update(link.knock())
     return {"links": results}
 
 
@@ -119,22 +127,26 @@ class CalledLink:
         self.node = peer["node"]
         self.ports: list[int] = peer["ports"]
         self.packets = packets
+        self.silent: list[int] = []  # ports that did not respond
+        self.way = {"way": "", "gateway": ""}
         self.family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
 
     def look(self) -> Json:
-        result: Json = {"ports": {}, **self.route(), "way": routes.way(self.address)}
+        self.way = routes.route(self.address)
+        result: Json = {"ports": {}, **self.route(), **self.way}
         streams: list[Stream] = []
         good: Stream | None = None
         try:
             for port, entry, connected in self.call(self.ports):
                 result["ports"][str(port)] = entry
+                self.silent += [port] if entry["error"] == "ETIMEDOUT" else []
                 if connected is not None:
                     streams.append(Stream(connected, self.token))
                     entry["greeting"] = streams[-1].greeting()
                     entry["spoke"] = streams[-1].spoke
                     if entry["greeting"] == self.node and good is None:
                         good = streams[-1]
-            result["neighbour"] = routes.neighbour(self.address)
+            result.update(routes.neighbour(self.way["gateway"] or self.address))
             if good is not None:
                 result.update(self.measure(good))
         except OSError as exc:
@@ -152,6 +164,20 @@ class CalledLink:
                 return {"source": sock.getsockname()[0], "route_error": ""}
             except OSError as exc:
                 return {"source": None, "route_error": errno.errorcode.get(exc.errno or 0, str(exc))}
+
+    def knock(self) -> Json:
+        """Begin many connections to a port that does not respond. Return {knocks, left}: their number, and how many
+        packets the interface sent meanwhile. The interface counts no packets that a filter of this node dropped."""
+        counter = "/sys/class/net/%s/statistics/tx_packets" % self.way["way"]
+        before = whole(counter)
+        with contextlib.ExitStack() as held:
+            for _ in range(KNOCKS):
+                sock = held.enter_context(socket.socket(self.family, socket.SOCK_STREAM))
+                sock.setblocking(False)
+                sock.connect_ex((self.address, self.silent[0]))
+            time.sleep(KNOCKED)
+            after = whole(counter)
+        return {"knocks": KNOCKS, "left": KNOCKS if before is None or after is None else after - before}
 
     def call(self, ports: list[int]) -> Iterator[tuple[int, Json, socket.socket | None]]:
         """Connect to these ports in parallel, each with several attempts. Yield the results."""

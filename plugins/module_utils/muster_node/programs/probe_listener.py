@@ -2,6 +2,7 @@
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. No verb needs root.
     serve   start a listening process and return its ports; the process ends after the last call
+    count   return how many packets did not get through to this node's listeners
     end     end that process
 
 A caller sends a token that only the nodes of the same probe know, and receives the name of the node. Other programs on
@@ -23,8 +24,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process
+from ..tools.kernel_files import filtered
 from ..tools.program import answer
 from ..tools.run import run
+from ..tools.sockets import HALF_OPEN, sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +49,7 @@ STRANGER = 10.0  # seconds until a connection without the token is closed
 
 
 def main() -> None:
-    answer({"serve": serve, "end": end})
+    answer({"serve": serve, "count": count, "end": end})
 
 
 # ---------------------------------------------------------------- serve
@@ -82,7 +85,15 @@ def serve(request: Json) -> Json:
         "hostname": socket.gethostname(),
         "interfaces": interfaces,
         "physical": [name for name in interfaces or {} if os.path.exists("/sys/class/net/%s/device" % name)],
+        "filtered": filtered(),
     }
+
+
+def count(request: Json) -> Json:
+    """Return the packets that were filtered since the kernel started, and the number of half-open connections to these
+    ports, whose replies are lost. request: {ports}."""
+    halves = sum(one.state == HALF_OPEN and one.port in request["ports"] for one in sockets())
+    return {"filtered": filtered(), "half_open": halves}
 
 
 def ephemeral_range() -> tuple[int, int]:
@@ -169,7 +180,7 @@ def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
 
 
 def interface_facts() -> Json | None:
-    """Return {interface: {addresses, mtu, state, speed}}, or None if the program ip is missing."""
+    """Return {interface: {addresses, mac, mtu, state, speed}}, or None if the program ip is missing."""
     try:
         links = json.loads(run("ip", "-json", "address", "show").text)
     except ValueError:
@@ -177,6 +188,7 @@ def interface_facts() -> Json | None:
     return {
         link["ifname"]: {
             "addresses": [entry["local"] for entry in link.get("addr_info", []) if "local" in entry],
+            "mac": link.get("address", ""),
             "mtu": link.get("mtu"),
             "state": link.get("operstate", ""),
             "speed": speed_of(link["ifname"]),

@@ -15,7 +15,7 @@ from typing import Any
 from ..launch.computing import GPU, ask
 from ..launch.own import identity
 from ..launch.seats import NOT_SEEN, ROOT, holder, locks, name_of, readable
-from ..tools import files, process
+from ..tools import boot, check_results, files, process
 from ..tools.disk import disk_facts
 from ..tools.program import answer
 from ..tools.run import read
@@ -34,15 +34,18 @@ def look(request: Json) -> Json:
     """Return the node's state; see Seen in muster/status/seen.py. request: {environment, run_root, seconds: time limit
     of nvidia-smi}."""
     running = process.in_launches()
+    driver = read(DRIVER).text.strip()
     return {
         "who": {**identity({}), "root": os.geteuid() == 0},
         "clock": time.time(),
         "kernel": platform.release(),
         "uptime": read("/proc/uptime").text.split()[:1],
         "restart": any(os.path.exists(path) for path in RESTART),
+        "checked": check_results.summary(),
         "load": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
-        "driver": read(DRIVER).text.strip(),
+        "driver": driver,
+        "next_boot": boot.look() if driver else None,
         "torch": torch_facts(request["environment"]),
         "disk": disk_facts(request["run_root"]),
         **gpu_facts(request["seconds"]),

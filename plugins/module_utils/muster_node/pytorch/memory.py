@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.pytorch.environments import existing, is_name
 
-from ..programs import torch_facts
 from ..tools import files
 from ..tools.pack import pack
+from ..units import torch_facts
 from .root import NEW_LINK, LookedAs, PytorchRoot, refuse_foreign
 from .wheelhouse import tidy
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.request import TORCH, EnvironmentRequest, is_environment
 
-from ..programs import torch_facts
 from ..tools import files
 from ..tools.as_user import SilentError, as_user
 from ..tools.pack import pack
@@ -25,6 +24,7 @@ from ..tools.program import answer_in
 from ..tools.result import RefusedError
 from ..tools.run import run
 from ..tools.trust import foreign_writer
+from ..units import torch_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

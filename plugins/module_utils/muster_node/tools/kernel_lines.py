@@ -25,6 +25,8 @@ def _kind(pattern: str, each: int = 20, most: int = 100) -> KernelLineKind:
 # muster/health/kernel_log.py interprets the kinds. A line belongs to the first kind that matches.
 KINDS = {
     "loaded": _kind(r"NVRM: loading NVIDIA", each=2),
+    # A message of two lines, the first with the GPU (bug reports about 580; nv.c of open-gpu-kernel-modules).
+    "unsupported": _kind(r"NVRM: (?:The NVIDIA GPU ([0-9a-f:.]+) )?.*(requires use of .*open|is not supported by)", 2),
     # Grouped by GPU, number and severity, so that 450 application faults do not displace a fatal one.
     "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
     "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
@@ -61,10 +63,11 @@ def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
 
 def from_journal(text: str) -> list[tuple[float, str]]:
     """Return (seconds since boot, text) of each kernel line, oldest first. text: output of journalctl, newest first."""
-    lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*)$", text, re.MULTILINE)
-    return [(float(match[1]), match[2]) for match in lines][::-1]
+    # Messages of NVIDIA's driver can have several lines. journalctl indents them; dmesg prints them without prefix.
+    lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*(?:\n[ \t]+NVRM: .*)*)$", text, re.MULTILINE)
+    return [(float(match[1]), " ".join(match[2].splitlines())) for match in lines][::-1]
 
 
 def from_ring(text: str) -> list[tuple[float, str]]:
-    lines = re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*)$", text, re.MULTILINE)
-    return [(float(match[1]), match[2]) for match in lines]
+    lines = re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*(?:\nNVRM: .*)*)$", text, re.MULTILINE)
+    return [(float(match[1]), " ".join(match[2].splitlines())) for match in lines]

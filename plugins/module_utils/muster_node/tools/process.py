@@ -55,6 +55,14 @@ def status(pid: int) -> ProcessStatus | None:
     return ProcessStatus(words[0], int(words[1]), (int(words[11]) + int(words[12])) / TICKS, int(words[19]))
 
 
+def boot() -> str:
+    """Return a text that changes whenever the machine boots. The kernel of a container continues, so it includes the
+    start of the first process."""
+    first = status(1)
+    kernel = (files.text("/proc/sys/kernel/random/boot_id") or "").strip()
+    return f"{kernel} {first.started}" if first else kernel
+
+
 def runs(pid: int, started: int | None = None) -> bool:
     """Return whether a process with this PID and start time is running."""
     seen = status(pid)

@@ -19,6 +19,7 @@ from . import files
 CONF = "/etc/resolv.conf"
 MOST = 3  # resolv.conf(5), MAXNS: the limit of the C library
 SECONDS = 2.0
+AT_ONCE = 0.5
 TYPE_PTR, CLASS_IN, RECURSE = 12, 1, 0x0100
 REFUSED = "refused"
 
@@ -31,7 +32,7 @@ def servers(conf: str) -> list[str]:
 def ask_all(address: str, conf: str = CONF, port: int = 53) -> dict[str, float | str | None]:
     """Query all servers in a resolv.conf, which is a link on systems with systemd-resolved.
 
-    For each server, return the response time in seconds, "refused" if nothing listens, or None after a timeout.
+    For each server, return the response time in seconds, "refused" after an immediate error, or None after a timeout.
     """
     found: dict[str, float | str | None] = dict.fromkeys(servers(files.text(conf, links=True) or ""))
     threads = [threading.Thread(target=_ask, args=(each, address, port, found), daemon=True) for each in found]
@@ -60,8 +61,8 @@ def _ask(server: str, address: str, port: int, found: dict[str, float | str | No
                 found[server] = round(time.monotonic() - began, 3)
                 return
     except (OSError, ValueError):
-        # Refused immediately, or not reachable at all: no timeout for programs.
-        found[server] = REFUSED
+        # An immediate error causes no timeout for programs. A late one, such as of an absent host, does.
+        found[server] = REFUSED if time.monotonic() - began < AT_ONCE else None
 
 
 def question(mark: bytes, address: str) -> bytes:

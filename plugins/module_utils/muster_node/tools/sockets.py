@@ -11,7 +11,7 @@ from . import files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LISTENING = "0A"
+LISTENING, HALF_OPEN = "0A", "03"
 MOST = 64_000_000  # bytes of the kernel's list
 
 

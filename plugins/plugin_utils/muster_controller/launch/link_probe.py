@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import before_launch
+from muster_controller.nodes.dropped import count
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.nodes.streams import CALLER
 
@@ -93,6 +94,7 @@ class LinkProbe:
             readers[name] = reader_of(ports)
             self.messages.ask(name, "links", request, program=CALLER)
         self.called = self.gather("links", readers, CALL_TIMEOUT + CALL_TIMEOUT_PER_NODE * len(self.entries))
+        count(self.messages, self.served, self.called, self.give_up)
 
     def gather(
         self, verb: str, readers: Mapping[str, Callable[[Any], dict[str, Any]]], timeout: float

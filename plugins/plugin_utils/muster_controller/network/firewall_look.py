@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.firewall import judge, model, services, table
 from muster.firewall import plan as firewall_plan
+from muster.firewall.forwarding import forwarding_cut_off
 from muster.firewall.look import read_look
 from muster.verdict.finding import as_lines
 from muster_controller.nodes.program import NodeProgram
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster.firewall.look import FirewallState
-    from muster.firewall.model import FirewallRequest
+    from muster.firewall.model import CutOff, FirewallRequest
     from muster.firewall.plan import FirewallPlan
-    from muster.firewall.services import ServiceCutOff
     from muster.verdict.finding import Finding
     from muster_controller.nodes.connection import NodeConnection
 
@@ -57,13 +57,17 @@ def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]
 
 def cut_off(
     loader: Any, request: FirewallRequest, look: FirewallState, plan: FirewallPlan | None = None
-) -> Sequence[ServiceCutOff]:
-    """Return the services that a run of the role would block."""
+) -> Sequence[CutOff]:
+    """Return the services and forwarded networks that a run of the role would block."""
     plan = plan or firewall_plan.make_plan(request, look)
     if request.leaves or not (plan.steps or plan.packages):
         return ()
-    known = services.read_known(loader.load_from_file(str(project_root() / SERVICES)))
-    return services.services_cut_off(request, look, judge.scene_planned(request, look, plan), known)
+    data = loader.load_from_file(str(project_root() / SERVICES))
+    known, planned = services.read_known(data), judge.scene_planned(request, look, plan)
+    return [
+        *services.services_cut_off(request, look, planned, known),
+        *forwarding_cut_off(request, look, plan, data["forwarding"]),
+    ]
 
 
 def blocked_by(findings: list[Finding]) -> list[Finding]:
@@ -82,16 +86,3 @@ def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[lis
     why += [f"{name} is not installed" for name in plan.packages] + (["the rules differ"] if plan.steps else [])
     why += ["a firewall change was not confirmed"] if look.guarded else []
     return why, as_lines(finding for finding in findings if finding.status != "pass")
-
-
-__all__ = [
-    "PLACES",
-    "PROGRAM",
-    "WHAT",
-    "blocked_by",
-    "cut_off",
-    "findings_now",
-    "look_at",
-    "read_look",
-    "to_do",
-]

@@ -27,6 +27,7 @@ from muster_controller.playbook.terminal import terminal, typed
 from muster_controller.playbook.variables import role_about
 from muster_node.tools.process import LAUNCH_ID
 
+from . import notify
 from .page import PAGE, write_page
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"the host key is unknown or has changed: run {playbook('playbooks/trust.yml')}"
 # These playbooks check nothing that a report could show, or write a report themselves.
-WITHOUT_A_PAGE = ("trust", "plan", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
+WITHOUT_A_PAGE = ("trust", "plan", "export", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
 NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # status is read-only and may run every few seconds
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; steps of site.yml that --tags skips are shorter
@@ -60,6 +61,7 @@ class Reporter:
         self.planned = planned_changes()
         self.page: Path | None = None
         self.keep = 0
+        self.notify: dict[str, Any] = {}
         self.pruned = ""
         self.ended = False
 
@@ -96,6 +98,7 @@ class Reporter:
         if cluster := result.get("cluster"):
             self.cluster_folder = Path(cluster["folder"])
             self.keep = cluster["keep"]
+            self.notify = cluster.get("notify", {})
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
 
     def took(self, result: Mapping[str, Any]) -> None:
@@ -175,6 +178,12 @@ class Reporter:
         """On the first call, return the sentence about pruned runs. On later calls, return ""."""
         said, self.pruned = self.pruned, ""
         return said
+
+    def tell_others(self, status: str, line: str, verdict: Mapping[str, Any] | None) -> str:
+        """Send the message about the end of the run, and return a warning, or "". status, line: of the last line."""
+        if not (self.cluster_folder and self.notify and line):
+            return ""
+        return notify.send(self.cluster_folder, self.notify, self.run, (status, line), verdict, str(self.page or ""))
 
     def record(self, result: str, changed: Sequence[str] | None) -> None:
         """Add the playbook's result to the record. changed: the names of the changed nodes, or None if unknown."""

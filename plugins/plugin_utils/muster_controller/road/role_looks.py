@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from muster.firewall.look import read_look
 from muster.firewall.model import FirewallError
 from muster.network import ssh_mesh
 from muster.road import looks as road
@@ -29,7 +30,7 @@ from .role_tasks import RoleTasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from muster.firewall.services import ServiceCutOff
+    from muster.firewall.model import CutOff
     from muster.road.looks import RoleLook
     from muster_controller.playbook.action import ControllerAction
 
@@ -187,16 +188,16 @@ class RoleLooks:
     def _firewall(self, name: str, options: Json, seen: Json) -> tuple[list[str], list[str]]:
         try:
             request = firewall_look.request_of(self.task_vars, self.templar, self.loader, name, self.addresses, options)
-            return firewall_look.to_do(request, firewall_look.read_look(seen), options["mode"])
+            return firewall_look.to_do(request, read_look(seen), options["mode"])
         except FirewallError as problem:
             return [str(problem)], []
 
-    def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[ServiceCutOff]]:
+    def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[CutOff]]:
         """Return, by node, the services that the role firewall would block. seen: the responses, as returned by ask.
 
         A node is missing in the result if its firewall is not managed or could not be read.
         """
-        found: dict[str, Sequence[ServiceCutOff]] = {}
+        found: dict[str, Sequence[CutOff]] = {}
         for name in seen:
             # The role itself reports errors, and stops before it blocks a service.
             with suppress(Exception):
@@ -205,7 +206,7 @@ class RoleLooks:
                     self.task_vars, self.templar, self.loader, name, self.addresses, options
                 )
                 if options["mode"] == "manage":
-                    look = firewall_look.read_look(seen[name]["firewall"]["look"])
+                    look = read_look(seen[name]["firewall"]["look"])
                     found[name] = firewall_look.cut_off(self.loader, request, look)
         return found
 

@@ -156,7 +156,9 @@ class Upgrading:
         """Raise UpgradeError if this node would not boot correctly with its newest kernel."""
         name = self.vars["inventory_hostname"]
         seen = kernels.as_it_is(self.action, name, self.options["looks"])
-        if why := kernel.unready(seen, self._fixes()[name]):
+        facts = registered(self.vars, name, self.options["looks"])["facts"]
+        boot = DriverSeen(facts["stack"], facts["gpus"], facts["secure_boot"], facts["key_enrolled"]).next_boot
+        if why := kernel.unready(seen, self._fixes()[name], boot):
             raise UpgradeError(f"{name} is not rebooted: {why}")
         return {}
 

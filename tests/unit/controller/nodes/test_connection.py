@@ -16,6 +16,7 @@ from muster_controller.nodes.connection import NodeConnection
 from muster_controller.nodes.messages import Messages
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import NodeError, one_line
+from muster_node.tools import process
 from muster_node.tools.program import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -109,7 +110,13 @@ def test_each_queued_message_runs_the_requested_program(tmp_path: Path) -> None:
     answers = [messages.next(60.0) for _ in range(3)]
     assert [answer and answer.data for answer in answers] == [
         {"before": None},
-        {"uid": os.getuid(), "gid": os.getgid(), "name": pwd.getpwuid(os.getuid()).pw_name, "launch_user": False},
+        {
+            "uid": os.getuid(),
+            "gid": os.getgid(),
+            "name": pwd.getpwuid(os.getuid()).pw_name,
+            "launch_user": False,
+            "boot": process.boot(),
+        },
         {"before": None},
     ]
 

@@ -257,10 +257,21 @@ def test_node_that_cannot_be_inspected_is_skipped(upgrade: Upgrade, answers: dic
 
 # ---------------------------------------------------------------- kernels
 
+KERNEL = {
+    "module": "580.95.05",
+    "module_path": "/lib/modules/6.8.0-90-generic/updates/dkms/nvidia.ko",
+    **dict.fromkeys(("module_why", "built_for", "signer", "license"), ""),
+    **dict.fromkeys(("headers", "has_initramfs"), True),
+    **dict.fromkeys(("initramfs_old", "since_boot"), False),
+}
 STACK = {
+    "packages": {},
+    "runfile": {"libraries": []},
     "running": "6.8.0-90-generic",
     "bootable": ["6.8.0-90-generic"],
-    "kernels": {},
+    "boots": "6.8.0-90-generic",
+    "boots_why": "",
+    "kernels": {"6.8.0-90-generic": KERNEL},
     "loaded": "580.95.05",
 }
 FIX = {
@@ -279,7 +290,7 @@ NOT_IN_BOOT = "is not in /boot, which has no kernels (as in a container)"
 
 
 def node_look(**stack: Any) -> dict[str, Any]:
-    return {"facts": {"stack": {**STACK, **stack}}}
+    return {"facts": {"stack": {**STACK, **stack}, "gpus": {}, "secure_boot": False, "key_enrolled": None}}
 
 
 def plan_kernel_fix(upgrade: Upgrade) -> None:
@@ -297,6 +308,12 @@ def test_node_is_rebooted_only_if_the_expected_kernel_will_boot(upgrade: Upgrade
     upgrade.world.registered("node1", "node", node_look(bootable=["6.8.0-90-generic", "6.8.0-91-generic"]))
     assert upgrade.fails("ready") == (
         "node1 is not rebooted: the newest kernel is 6.8.0-91-generic instead of 6.8.0-90-generic"
+    )
+    without = {**KERNEL, "module": ""}
+    upgrade.world.registered("node1", "node", node_look(kernels={"6.8.0-90-generic": without}))
+    assert upgrade.fails("ready") == (
+        "node1 is not rebooted: the next boot starts the kernel 6.8.0-90-generic, and it has no module of driver "
+        "580.95.05. Run on the node: sudo dkms autoinstall -k 6.8.0-90-generic"
     )
     upgrade.world.registered("node1", "node", node_look(loaded=""))
     assert upgrade.fails("started") == (

@@ -14,7 +14,7 @@ import sysconfig
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,16 +54,53 @@ raise RuntimeError("as it is printed")
 """
 THEIRS = "import sys, os; print('theirs', __name__, __file__, sys.path, os.environ.get('PYTHONPATH'))"
 ADDRESS = re.compile(rb"0x[0-9a-f]+")
-# A stub for the parts of torch that the hook uses.
-TORCH = """
-import sys, types
-def dump(includeCollectives, onlyActive):
-    return b'{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "7"}}}'
+# A stub for the parts of torch that the hook uses. NAMES: the backend of each device of the default group. HOOKED:
+# whether torch attached its recording hook to the group (2.15). The right recorder has 7 collectives.
+STUB = """
+import ctypes, sys, types
+names, hooked = NAMES, HOOKED
+def dump(enqueued):
+    return b'{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "%d"}}}' % enqueued
+def fr(includeCollectives, onlyActive, **backend):
+    assert hooked or not backend, "no such argument before 2.15"
+    if backend and onlyActive:
+        return dump(6)  # a hooked group's status counts from 0
+    return dump(7 if backend.get("backend", "gloo") == names["cuda"] else 3)
+class Group:
+    _device_types = tuple(names)
+    def _get_backend(self, device):
+        return types.SimpleNamespace(name=lambda: names[device])
 c10d, binding = types.ModuleType("c10d"), types.ModuleType("binding")
-c10d.GroupMember = types.SimpleNamespace(WORLD=object())
-binding._dump_fr_trace_json = dump
+c10d.GroupMember = types.SimpleNamespace(WORLD=Group())
+c10d._world = types.SimpleNamespace(**{"pg_flight_recorder_hooks": {c10d.GroupMember.WORLD: 0}} if hooked else {})
+binding._dump_fr_trace_json = fr
+def of_nccl(includeCollectives, onlyActive):
+    assert includeCollectives == permitted, "a query of events would end the capture of a CUDA graph"
+    return dump(7 if names["cuda"] == "nccl" else 3)
+binding._dump_nccl_trace_json, permitted = of_nccl, False
 sys.modules["torch.distributed.distributed_c10d"] = c10d
 sys.modules["torch._C._distributed_c10d"] = binding
+"""
+
+
+def torch(backends: str, *, hooked: bool = False) -> str:
+    """Return the stub. backends: as torch prints a group's configuration."""
+    names = dict(one.split(":") for one in backends.split(","))
+    return STUB.replace("NAMES", repr(names)).replace("HOOKED", repr(hooked))
+
+
+TORCH = torch("cpu:gloo,cuda:gloo")
+# A stub for the driver's library, whose function changes the mode of this thread.
+DRIVER = """
+import _thread, ctypes
+main, permitted = _thread.get_ident(), True
+class Driver:
+    def __init__(self, name):
+        assert name == "libcuda.so.1"
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        assert mode._obj.value == 1 and _thread.get_ident() != main
+        return 0
+ctypes.CDLL = Driver
 """
 WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.stdin.read()\nwaits_here()\n"
 
@@ -161,10 +198,51 @@ def test_rank_reports_its_stack(state: Path) -> None:
     assert (found["flight"], found["flight_why"]) == (None, "the rank has no torch.distributed process group")
 
 
-def test_flight_recorder_of_the_scripts_torch_is_read(state: Path) -> None:
-    with rank(state, TORCH + WAITS) as process:
-        found = observed.observed(process.pid, str(state / "observe"))
+def answered(state: Path, pid: int, *, finished: bool = True) -> dict[str, Any]:
+    """Ask a rank until it answers: on a busy machine, an answer can be late."""
+
+    def ask() -> dict[str, Any]:
+        found = observed.all_observed([pid], str(state / "observe"), finished=finished)[pid]
+        return found if found["stack"] else {}
+
+    found: dict[str, Any] = until(ask, PATIENCE)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("backends", "hooked"),
+    [
+        ("cpu:gloo,cuda:gloo", False),
+        ("cuda:nccl", False),  # torch up to 2.14, and nccl-legacy of 2.15
+        ("cpu:gloo,cuda:nccl", False),
+        ("cuda:nccl2", True),
+        ("cpu:gloo,cuda:nccl2", True),
+    ],
+)
+def test_flight_recorder_of_the_groups_backend_is_read(state: Path, backends: str, hooked: bool) -> None:
+    with rank(state, torch(backends, hooked=hooked) + WAITS) as process:
+        found = [answered(state, process.pid, finished=finished) for finished in (True, False)]
+    assert [one["flight"] for one in found] == [{"group": "default_pg", "enqueued": 7, "last": []}] * 2
+
+
+def test_nccls_entries_are_read_without_ending_a_graph_capture(state: Path) -> None:
+    with rank(state, torch("cuda:nccl") + DRIVER + WAITS) as process:
+        found = answered(state, process.pid)
     assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (torch("cuda:nccl2"), "the rank's torch has no readable flight recorder for nccl2"),  # 2.14, or switched off
+        (TORCH + "del binding._dump_fr_trace_json\n", "the rank's torch has no readable flight recorder for gloo"),
+        (TORCH + "del Group._get_backend\n", "the flight recorder could not be read (AttributeError)"),
+    ],
+)
+def test_stack_is_reported_without_a_flight_recorder(state: Path, script: str, why: str) -> None:
+    with rank(state, script + WAITS) as process:
+        found = answered(state, process.pid)
+    assert (found["flight"], found["flight_why"]) == (None, why)
 
 
 def test_failed_rank_writes_its_flight_recorder(state: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_node.diagnosis import observed
+from muster_node.diagnosis import hook, observed
 from muster_node.tools import process
 from waiting import PATIENCE, until
 
@@ -50,15 +50,39 @@ def test_newest_collectives_are_kept() -> None:
         "types": "['Float']",
         "state": "scheduled",
     }
-    assert len(observed.newest(recorder(2000))) < len(recorder(70))
+    assert len(hook.newest(recorder(2000))) < len(recorder(70))
+    without_state = recorder(2000).replace(b'"nccl_comm_state":{},', b"")
+    assert hook.newest(without_state).startswith(b'{"entries":[{"collective_seq_id":1937,')
 
 
 def test_short_and_empty_flight_recorders_are_read() -> None:
-    assert observed.newest(recorder(3)) == recorder(3)
+    assert hook.newest(recorder(3)) == recorder(3)
     flight, _ = observed.recorded(recorder(3, "tensor_parallel"))
     assert flight is not None
     assert (flight["group"], [each["sequence"] for each in flight["last"]]) == ("tensor_parallel", [1, 2, 3])
     assert observed.recorded(recorder(0)) == (None, "the flight recorder is empty")
+
+
+def test_collectives_of_nccl2_are_counted_by_their_entries() -> None:
+    """The status of torch's recording hook (2.15) counts all calls, from 0. Its entries are "scheduled" until they have
+    completed."""
+    common = {"pg_id": 0, "process_group": ["0", "default_pg"]}
+    calls = [
+        {**common, "profiling_name": "nccl2:all_reduce", "collective_seq_id": 1, "p2p_seq_id": 0, "state": "completed"},
+        {**common, "profiling_name": "nccl2:send 0->1", "collective_seq_id": 1, "p2p_seq_id": 1, "is_p2p": True},
+        {**common, "profiling_name": "nccl2:send 0->1", "collective_seq_id": 1, "p2p_seq_id": 2, "is_p2p": True},
+        {**common, "profiling_name": "nccl2:broadcast", "collective_seq_id": 2, "p2p_seq_id": 2, "state": "scheduled"},
+    ]
+    status = {"0": {"last_enqueued_collective": "3"}}
+    flight, _ = observed.recorded(json.dumps({"entries": calls, "pg_config": {}, "pg_status": status}).encode())
+    assert flight is not None
+    assert flight["enqueued"] == 2
+    assert [(one["operation"], one["state"]) for one in flight["last"]] == [
+        ("all_reduce", "completed"),
+        ("send 0->1", ""),
+        ("send 0->1", ""),
+        ("broadcast", "started"),
+    ]
 
 
 def test_invalid_flight_recorder_is_reported() -> None:

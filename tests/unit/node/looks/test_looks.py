@@ -15,12 +15,12 @@ from cases import load_cases
 from muster.health.kernel_log import SIGNS
 from muster.health.xids import SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras, stack
-from muster_node.programs import collective_ranks, torch_facts
-from muster_node.programs import inside as look_inside
 from muster_node.tools import kernel_lines, process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
 from muster_node.tools.run import CommandResult
+from muster_node.units import collective_ranks, torch_facts
+from muster_node.units import inside as look_inside
 
 if TYPE_CHECKING:
     import pytest
@@ -78,6 +78,17 @@ def test_journal_and_ring_buffer_yield_the_same_lines() -> None:
         (100.1, "NVRM: Xid (PCI:0000:1b:00): 79"),
     ]
     assert kernel_lines.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
+
+
+def test_message_of_the_driver_with_two_lines_is_read_as_one() -> None:
+    first = "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)"
+    second = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+    journal = f"[    5.559842] node1 kernel: {first}\n               {second}\n[    5.1] node1 kernel: before\n"
+    ring = f"<4>[    5.1] before\n<4>[    5.559842] {first}\n{second}\n"
+    both = [(5.1, "before"), (5.559842, kernel_log.line_of(f"{first} {second}", 0)["text"])]
+    assert [(when, " ".join(text.split())) for when, text in kernel_lines.from_journal(journal)] == both
+    assert kernel_lines.from_ring(ring) == both
+    assert kernel_lines.kind_of(both[1][1]) == ("unsupported", ("0000:02:00.0", "requires use of the NVIDIA open"))
 
 
 def test_time_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,11 +48,13 @@ def test_silent_name_server_is_reported(conf: Path, monkeypatch: pytest.MonkeyPa
         assert resolvers.ask_all("10.0.0.1", str(conf), server.getsockname()[1]) == {"127.0.0.1": None}
 
 
-def test_refused_connection_is_reported(conf: Path) -> None:
+def test_only_an_immediate_error_counts_as_refused(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
     assert resolvers.ask_all("10.0.0.1", str(conf), port) == {"127.0.0.1": "refused"}
+    monkeypatch.setattr(resolvers, "AT_ONCE", 0.0)  # any error is late
+    assert resolvers.ask_all("10.0.0.1", str(conf), port) == {"127.0.0.1": None}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ REFUSED_LOGIN = re.compile(
     r"Permission denied|Too many authentication failures|Host key verification failed|account is (?:locked|expired)"
     r"|REMOTE HOST IDENTIFICATION HAS CHANGED|Authentication failed|no longer valid|Incorrect sudo password"
 )
+# pam_nologin, with the text of systemd-user-sessions
+NO_LOGIN = re.compile(r"System is (?:going down|booting up)\b[^\n]{0,100}")
 DISK = re.compile(r"No space left on device|Errno 28|Disk quota exceeded|Read-only file system")
 UNREACHED = ("net.peer.dropped", "net.peer.unreachable", "net.peer.prohibited")
 TOGETHER = 20.0  # seconds: a disconnected controller loses all nodes within this time
@@ -32,6 +34,12 @@ def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
+
+
+def nodes_booted(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the lost nodes, and the nodes that respond again after a reboot."""
+    back = [CausePlace(name) for name in case.nodes if has_rebooted(case, CausePlace(name)).word == "yes"]
+    return iter(dict.fromkeys((*nodes_lost(case, by), *back)))
 
 
 def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -92,17 +100,29 @@ def accepts_without_responding(case: LaunchCase, place: CausePlace) -> CauseAnsw
 
 
 def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    pair = case.both(place.node)
-    if pair is None:
+    start, end = (case.seen[part].get(place.node) for part in ("start", "end"))
+    now = end["boot_id"] if end else case.seen.get("boots", {}).get(place.node, "")
+    if start is None or not now:
         return not_looked(case.why_not(place.node, "boot_id"))
-    if pair[0]["boot_id"] != pair[1]["boot_id"]:
+    if start["boot_id"] != now:
         return yes("the boot ID has changed since the launch started", f"records of {place.node}")
     return no("the boot ID did not change", f"records of {place.node}")
 
 
+def is_between_boots(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    why = why_lost(case, place.node)
+    if said := NO_LOGIN.search(why):
+        return yes(said[0], f"the connection to {place.node}")
+    return no("the node reported no boot") if why.strip() else not_looked(f"the state of {place.node} is unknown")
+
+
+def why_lost(case: LaunchCase, node: str) -> str:
+    end = case.node_ends.get(node)
+    return f"{end['lost_why'] if end else ''}\n{case.seen['not_looked'].get(node, '')}"
+
+
 def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    end = case.node_ends.get(place.node)
-    why = f"{end['lost_why'] if end else ''}\n{case.seen['not_looked'].get(place.node, '')}"
+    why = why_lost(case, place.node)
     said = REFUSED_LOGIN.search(why)
     if said:
         line = why[why.rfind("\n", 0, said.start()) + 1 :].splitlines()[0]
@@ -165,11 +185,13 @@ BOOTED = Question(
     has_rebooted,
     OnNode("journalctl --list-boots"),
 )
+BETWEEN_BOOTS = Question(
+    "access.booting", "does {node} reject logins because it boots or shuts down?", is_between_boots
+)
 
 CAUSES = (
     Cause(
         "access.host_down",
-        group="access",
         scope="node",
         says="{node} is down or disconnected: neither the controller nor the other nodes can reach it",
         fix="Check the power and network of the machine through its console or BMC, then test the login",
@@ -181,18 +203,17 @@ CAUSES = (
     ),
     Cause(
         "access.booted",
-        group="access",
         scope="node",
-        says="{node} rebooted during the launch",
+        says="{node} rebooted during the launch, or is still rebooting",
         fix="Look for the reason in the BMC event log and in the journal of the previous boot",
         command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
-        places=nodes_lost,
-        confirm=(BOOTED,),
+        places=nodes_booted,
+        confirm=(BOOTED, BETWEEN_BOOTS),
+        instead_of=("access.host_down", "access.ssh_down", "access.login_refused", "access.cut_off", "process.unit"),
     ),
     Cause(
         "access.login_refused",
-        group="access",
         scope="node",
         says="{node} is up but rejects the login",
         fix="Check the SSH keys, the user account and the host key, then test the login",
@@ -204,7 +225,6 @@ CAUSES = (
     ),
     Cause(
         "access.hangs",
-        group="access",
         scope="node",
         says="{node} hangs: its kernel accepts connections, but no program responds",
         fix="Check the console for a kernel hang, memory exhaustion or blocked disk I/O, then test the login",
@@ -217,7 +237,6 @@ CAUSES = (
     ),
     Cause(
         "access.ssh_down",
-        group="access",
         scope="node",
         says="{node} is up and reachable from other nodes, but SSH from the controller fails",
         fix="Check sshd on {node} and the network path from the controller, then test the login",
@@ -228,7 +247,6 @@ CAUSES = (
     ),
     Cause(
         "access.controller_cut_off",
-        group="access",
         scope="config",
         says="the controller was suspended or lost its connection to all nodes; the nodes show no fault",
         fix="Use a detached launch, which continues without the controller",
@@ -242,7 +260,6 @@ CAUSES = (
     ),
     Cause(
         "access.cut_off",
-        group="access",
         scope="node",
         says="only {node} was disconnected from the controller for longer than the lease of the launch",
         fix="Use a detached launch, or check the network path between the controller and {node}",
@@ -253,7 +270,6 @@ CAUSES = (
     ),
     Cause(
         "access.controller_disk",
-        group="access",
         scope="config",
         says="the disk of the controller is full or read-only",
         fix="Free space on the disk that contains the artifacts, or make its file system writable",

@@ -6,22 +6,26 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...launch.agent_log import agent_closes
+from ...launch.launchers import TORCHRUN
 from ...verdict.commands import OnNode
 from ...verdict.majority import vote
-from ...verdict.words import few
+from ...verdict.words import few, plural
 from ..arguments import SHARED, told
+from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..progress import WITHIN
+from ..progress import WITHIN, furthest, progress
 from ..questions import BY_ID
 from ..reaching import CALLED_HEAD, CALLED_PEER, WAITED, before_they_met
 from .process import DISK_WAIT, FROZEN, STOPPED
-from .program import STILL_THERE
+from .program import STILL_THERE, WAITING, others_waited, own_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...verdict.majority import Vote
     from ..case import LaunchCase
+    from ..evidence import RankEnd
     from ..model import CauseAnswer, Places, Symptom
 
 
@@ -137,7 +141,6 @@ def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def disagreement(name: str, option: str, what: str) -> Cause:
     return Cause(
         f"agreement.{name}",
-        group="agreement",
         scope="config",
         says=f"the launchers use different {what} ({{what}})",
         fix=f"Use the same {SHARED[option]} on all nodes",
@@ -158,7 +161,6 @@ CAUSES = (
     disagreement("world", "world_size", "world sizes"),
     Cause(
         "agreement.two_heads",
-        group="agreement",
         scope="config",
         says="several nodes were started as the head node ({what})",
         fix="Set a different --node-rank on each node; use 0 only on the head node",
@@ -169,7 +171,6 @@ CAUSES = (
     ),
     Cause(
         "agreement.rank",
-        group="agreement",
         scope="config",
         says="several nodes have the same node rank ({what})",
         fix="Set a different --node-rank on each node",
@@ -179,7 +180,6 @@ CAUSES = (
     ),
     Cause(
         "agreement.no_head",
-        group="agreement",
         scope="config",
         says="no launcher was started as the head node (node rank 0)",
         fix="Start the launcher of the head node with --node-rank=0",
@@ -194,6 +194,7 @@ CAUSES = (
 # Keys of Gloo end with a rank. Keys of NCCL IDs ("//cuda//0") end with the number of a group.
 KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
 OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.unique_id", "store.key"))
+LINGERS = 10.0  # seconds that a launcher needs at most to stop the other ranks after a failure
 RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
@@ -227,8 +228,9 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID."""
-    for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
+    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID. nccl2 names
+    no rank: in the default group, it is rank 0."""
+    for rank in dict.fromkeys(int(one.about.get("rank", 0)) for one in by):
         yield CausePlace(case.node_of(rank), rank=rank)
 
 
@@ -239,7 +241,7 @@ def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check whether the store responded but the rank had not stored an NCCL ID in it."""
     for one in case.all_failures:
         said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
-        if said and int(said["rank"]) == place.rank and (waited := STORE_HAD_NONE.search(why)):
+        if said and int(said["rank"] or 0) == place.rank and (waited := STORE_HAD_NONE.search(why)):
             seconds = int(waited["seconds"]) / 1000
             text = f"rank {one.rank} waited {seconds:g} s for the NCCL ID from rank {place.rank}"
             return yes(text, f"last output of {one.where}", one.when)
@@ -310,16 +312,77 @@ def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "stack snapshot")
 
 
+@once
+def ranks_that_finished(case: LaunchCase) -> list[int]:
+    """Return the ranks that exited with code 0, as the launcher reported or as its other ranks show."""
+    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
+    failed = {one.rank for one in case.all_failures}
+    return [
+        one["rank"]
+        for one in case.seen["ranks"]
+        if 0 in (one["code"], codes.get(one["node"]))
+        or (one["code"] is None and one["rank"] not in failed and was_outlived(case, one))
+    ]
+
+
+def was_outlived(case: LaunchCase, end: RankEnd) -> bool:
+    """Return whether other ranks on the node ran on after the end of a rank. torchrun stops them at once if a rank
+    fails, but not if it finishes."""
+    running = {rank for rank, (node, _) in case.shots.items() if node == end["node"]}
+    if case.launch["launcher"] != TORCHRUN.name or end["rank"] in running:
+        return False
+    if end["gone_at"] is None:
+        left = case.launch["live"] and end["rank"] in case.flights
+        return left and bool(running) and not agent_closes(case.node_ends[end["node"]]["log"])
+    shot, later = case.seen["snapshots"].get(end["node"]), end["gone_at"] + LINGERS
+    others = [one for one in case.seen["ranks"] if one["node"] == end["node"] and one is not end]
+    ends = [one["gone_at"] for one in others if one["gone_at"] and one["rank"] not in running]
+    return max(ends, default=0.0) > later or (bool(running) and shot is not None and shot["at"] > later)
+
+
+def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    del by
+    done = ranks_that_finished(case)
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
+
+
+def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    if own := own_end(case):
+        return no(f"{own} had failed first")
+    end = case.rank_ends[-1 if place.rank is None else place.rank]
+    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
+    one = next((one for one in progress(case) if one.rank == place.rank), None)
+    first = furthest(case)
+    ahead = first.enqueued - one.enqueued if one and first else 0
+    said = "exit code 0" + (f", {plural(ahead, 'collective')} before rank {first.rank}" if first and ahead > 0 else "")
+    later = [one for one in case.all_failures if one.cascade and one.when >= left]
+    waiting = [rank for rank in case.shots if rank != place.rank]
+    if later:
+        return yes(f"{said}; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
+    if waiting and others_waited(case):
+        return yes(f"{said}, while rank {waiting[0]} was still running", "rank exit codes", left)
+    return no("no other rank waited afterwards")
+
+
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
 LATE = Question("absent.late", "did the launcher on {node} start too late?", came_late, RUNNING)
 ID_AWAITED = Question("absent.id", "did rank {rank} fail to provide the NCCL ID in time?", id_was_awaited)
 NO_PROCESS = Question("absent.rank", "was the process of rank {rank} missing on {node}?", rank_is_gone, RUNNING)
 BUSY = Question("absent.busy", "was rank {rank} executing code outside torch.distributed?", is_elsewhere, RUNNING)
+LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
 OF_ABSENT = (
     Cause(
+        "program.uneven_steps",
+        scope="process",
+        says="rank {rank} on {node} finished (exit code 0) before the other ranks, which waited for it",
+        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
+        symptoms=WAITING,
+        places=finished,
+        confirm=(LEFT,),
+    ),
+    Cause(
         "absent.busy",
-        group="absent",
         scope="process",
         says="rank {rank} on {node} did not join the process group in time, because it was executing other code",
         fix="Check what the script does before init_process_group, or increase the timeout. List the node's processes",
@@ -330,7 +393,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.node",
-        group="absent",
         scope="node",
         says="the other nodes waited for {node}, where no launcher was started",
         fix="Start the launcher on {node}, or launch without {node}. List the node's processes",
@@ -341,7 +403,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.late",
-        group="absent",
         scope="node",
         says="the launcher on {node} started after the other nodes had timed out",
         fix="Start all nodes together, or increase the rendezvous timeout",
@@ -352,7 +413,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.rank",
-        group="absent",
         scope="process",
         says="the other ranks wait for rank {rank} on {node}, which has no process",
         fix="Check the log of rank {rank} to see whether the rank exited or never started. List the node's processes",
@@ -363,11 +423,11 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.nccl_id",
-        group="absent",
         scope="process",
-        says="rank {rank} on {node} did not reach the first collective of a process group before other ranks timed out",
-        fix="Check the log of rank {rank} to see what delayed the rank. Move long work of a single rank before"
-        " init_process_group, or increase the timeout",
+        says="rank {rank} on {node} did not set up NCCL before other ranks timed out (since torch 2.15 in"
+        " init_process_group, before in the first collective)",
+        fix="Check the log of rank {rank} to see what delayed the rank. If the rank does long work alone, increase the"
+        " timeout of init_process_group",
         symptoms=("nccl.unique_id",),
         places=ranks_with_the_id,
         confirm=(),

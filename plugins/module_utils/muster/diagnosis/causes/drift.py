@@ -123,7 +123,6 @@ def cause(
     question = Question(f"differs.{name}", f"does {what} differ between the nodes?", differs(known, what))
     return Cause(
         f"drift.{name}",
-        group="drift",
         scope="pair",
         says=f"{what} differs between the nodes",
         fix=fix,
@@ -186,7 +185,6 @@ CAUSES = (
     ),
     Cause(
         "drift.environment",
-        group="drift",
         scope="config",
         says="environment variables that must be equal on all ranks differ between the nodes",
         fix="Set the variables in launch_env, and remove them from login files such as ~/.profile on the nodes",
@@ -197,7 +195,6 @@ CAUSES = (
     ),
     Cause(
         "drift.driver",
-        group="drift",
         scope="node",
         says="the driver version on {node} differs from the other nodes, and a rank on {node} had a CUDA error",
         fix="Install the same driver version on all nodes",
@@ -208,7 +205,6 @@ CAUSES = (
     ),
     Cause(
         "drift.data",
-        group="drift",
         scope="node",
         says="the data on {node} differ from the data on the other nodes",
         fix="Copy the same data to all nodes",
@@ -219,7 +215,6 @@ CAUSES = (
     ),
     Cause(
         "drift.clock",
-        group="drift",
         scope="node",
         says="the clock of {node} is wrong",
         fix="Synchronize the clock with a time server",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
+from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
+from ..questions import BY_ID
 from ..reaching import (
     CALLED_HEAD,
     WAITED,
@@ -13,6 +16,8 @@ from ..reaching import (
     at_head,
     before_they_met,
     callers,
+    is_address,
+    is_loopback,
     probed,
     ways_to_head,
 )
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from ..model import CauseAnswer, Symptom
 
 TORCH = ("torchrun", "torch.distributed", "python", "accelerate", "deepspeed")
+TIMED_OUT = re.compile(BY_ID["store.connect.timeout"].pattern)
 EARLIER = 2.0  # seconds: tolerated difference between the clocks of a node and the controller
 CONNECT = OnNode("nc -vz -w 5 {address} {port}")
 PING = OnNode("ping -c 3 {address}")
@@ -49,7 +55,47 @@ def twice(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(node, case.head) for node in case.nodes if node != case.head)
 
 
+def other_meetings(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the addresses at which ranks meet instead of at the rendezvous. If only the ranks of one node use an
+    address, the place names this node."""
+    del by
+    for where in dict.fromkeys(where for _, where, _ in meetings(case)):
+        nodes = {node for node, other, _ in meetings(case) if other == where}
+        yield CausePlace(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "", what=where)
+
+
 # ---------------------------------------------------------------- checks
+
+
+@once
+def meetings(case: LaunchCase) -> list[tuple[str, str, CauseAnswer]]:
+    """Return (node, "address:port", proof) for each rank that connects to another store than that of the launch. Only
+    Muster's launches are known to give all ranks the same rendezvous."""
+    found = []
+    for one in case.all_failures if case.launch["how"] == "muster" else ():
+        said = TIMED_OUT.search(f"{one.summary}\n{one.traceback}") if one.rank is not None else None
+        if said and not is_the_rendezvous(case, said["address"], said["port"]):
+            proof = yes(said[0], f"last output of {one.where}", one.when)
+            found.append((one.node, f"{said['address']}:{said['port']}", proof))
+    for rank, (node, shot) in case.shots.items():
+        peers = [(*one["peer"].rpartition(":")[::2], one["state"]) for one in shot["sockets"]]
+        met = any(is_the_rendezvous(case, host, port) for host, port, _ in peers)
+        for host, port, state in peers:
+            if state == "SYN_SENT" and not met and (is_loopback(host) or case.node_at(host)):
+                proof = yes(f"rank {rank} gets no reply from {host}:{port}", f"connection snapshot of {node}")
+                found.append((node, f"{host}:{port}", proof))
+    return found
+
+
+def is_the_rendezvous(case: LaunchCase, host: str, port: str) -> bool:
+    """Return whether this is the rendezvous of the launch. A name may belong to the head node, except localhost."""
+    same = case.head == case.node_at(host) or (not is_address(host) and host != "localhost")
+    return same and port == str(case.launch["master_port"])
+
+
+def meets_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    proofs = (proof for _, where, proof in meetings(case) if where == place.what)
+    return next(proofs, no("all ranks use the rendezvous of the launch"))
 
 
 def no_listener(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -171,6 +217,7 @@ def has_heads_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no(f"{place.node} does not have {address}", f"interfaces of {place.node}")
 
 
+ELSEWHERE = Question("head.elsewhere", "do ranks meet at {what} instead of the rendezvous?", meets_elsewhere)
 NO_LISTENER = Question("head.listens", "did no process listen on the launch port of {node}?", no_listener, LISTENERS)
 HEAD_WAITED = Question("head.waited", "did the store on {node} wait for other nodes?", head_waited)
 HEAD_FAILED = Question("head.failed", "did a rank or the launcher on {node} fail by itself?", head_failed)
@@ -195,15 +242,24 @@ DROPPED = ("net.master_port.dropped", "net.peer.dropped")
 REFUSED = ("net.master_port.refused", "net.peer.refused")
 FORBIDDEN = ("net.master_port.prohibited", "net.peer.prohibited")
 GONE = ("net.peer.unreachable",)
-LET_IN = "On the head node and on any firewall in between, allow traffic from the cluster nodes"
+LET_IN = "On both nodes and on any firewall in between, allow traffic from the cluster nodes"
 SILENT = ("store.connect.timeout", "store.connect.unanswered", "rendezvous.connection", *WAITED)
 ERRORS = ("store.connect.no_host", "store.connect.no_route", "store.connect.none")
 NETWORK = playbook("site.yml", tags="network")
 
 CAUSES = (
     Cause(
+        "head.elsewhere",
+        scope="code",
+        says="the script meets at {what}, not at the rendezvous of the launch ({address}, port {port})",
+        fix="Call init_process_group without init_method, and do not set MASTER_ADDR or MASTER_PORT in the script",
+        symptoms=(*CALLED_HEAD, *WAITED, "store.key"),
+        places=other_meetings,
+        confirm=(ELSEWHERE,),
+        instead_of=("head.nobody_listens", "head.filtered", "absent.busy", "absent.rank", "process.exception"),
+    ),
+    Cause(
         "head.nobody_listens",
-        group="head",
         scope="node",
         says="no process listens on port {port} of the head node {node}: its launcher was not started or has exited",
         fix="Start the launcher on {node} with node rank 0 and port {port}, and check that it listens on the port",
@@ -215,9 +271,8 @@ CAUSES = (
     ),
     Cause(
         "head.filtered",
-        group="head",
         scope="link",
-        says="packets to port {port} of the head node are dropped (typical of a firewall)",
+        says="packets to port {port} of the head node are dropped ({what})",
         fix=LET_IN,
         command=NETWORK,
         symptoms=SILENT,
@@ -226,7 +281,6 @@ CAUSES = (
     ),
     Cause(
         "head.rejected",
-        group="head",
         scope="link",
         says="connections to port {port} of the head node are refused, although a process listens on it",
         fix=LET_IN,
@@ -237,7 +291,6 @@ CAUSES = (
     ),
     Cause(
         "head.forbidden",
-        group="head",
         scope="link",
         says="a firewall prohibits connections to port {port} of the head node",
         fix=LET_IN,
@@ -248,7 +301,6 @@ CAUSES = (
     ),
     Cause(
         "head.reply_lost",
-        group="head",
         scope="link",
         says="connections from {node} reach {peer}, but the replies from {peer} are lost",
         fix="Check the return path: reverse-path filters in between, and the outgoing rules and routes on {peer}",
@@ -260,7 +312,6 @@ CAUSES = (
     ),
     Cause(
         "head.no_host",
-        group="head",
         scope="link",
         says="no machine responds at the address of the head node",
         fix="Check whether the head node is up and its address is correct",
@@ -271,7 +322,6 @@ CAUSES = (
     ),
     Cause(
         "head.no_route",
-        group="head",
         scope="link",
         says="{node} has no route to {peer}",
         fix="On {node}, add a route to the training network",
@@ -283,7 +333,6 @@ CAUSES = (
     ),
     Cause(
         "head.other_route",
-        group="head",
         scope="link",
         says="the route from {node} to {peer} does not use the training network interface",
         fix="Remove this route, or add a separate route for the training network",
@@ -291,11 +340,10 @@ CAUSES = (
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
         confirm=(OTHER_ROUTE,),
-        instead_of=("head.filtered",),
+        instead_of=("head.filtered", "network.astray"),
     ),
     Cause(
         "head.address_twice",
-        group="head",
         scope="node",
         says="{node} has the same address as {peer}, so connections can reach either node",
         fix="Remove the duplicate address from {node}. List the addresses of the node",
@@ -308,7 +356,6 @@ CAUSES = (
     # If a web server uses the port, the client of torch 2.13 hangs: no output in 35 s with a timeout of 4 s.
     Cause(
         "head.other_program",
-        group="head",
         scope="node",
         says="another program uses port {port} on {node}",
         fix="Use another port, or stop the program. Find the process that listens on the port",
@@ -323,7 +370,6 @@ CAUSES = (
     ),
     Cause(
         "head.stale_store",
-        group="head",
         scope="node",
         says="the store of an earlier launch still uses port {port} on {node}",
         fix="Use another port, or end the remaining process. Find the PID of the process",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import CauseAnswer, Group, Places, Symptom
+    from ..model import CauseAnswer, Places, Symptom
 
 
 INCONSISTENT = "program.inconsistent"
@@ -191,17 +191,6 @@ def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return no(f"the rank had ended: {own[0].summary}") if own else not_looked("it is unknown how the rank ended")
 
 
-def ranks_that_finished(case: LaunchCase) -> list[int]:
-    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
-    return [one["rank"] for one in case.seen["ranks"] if 0 in (one["code"], codes.get(one["node"]))]
-
-
-def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    done = ranks_that_finished(case)
-    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
-
-
 def ranks_alone(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     if case.launch["world_size"] == 1:
         yield from (CausePlace(one.node, rank=one.rank) for one in by if one.rank is not None)
@@ -212,20 +201,6 @@ def is_alone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if case.is_only_a_log:
         return not_looked("a log of one rank does not show the number of ranks")
     return yes("the launch has only one rank", "launch plan")
-
-
-def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if own := own_end(case):
-        return no(f"{own} had failed first")
-    end = case.rank_ends[-1 if place.rank is None else place.rank]
-    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
-    later = [one for one in case.all_failures if one.cascade and one.when >= left]
-    waiting = [rank for rank in case.shots if rank != place.rank]
-    if later:
-        return yes(f"exit code 0; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
-    if waiting and others_waited(case):
-        return yes(f"exit code 0, while rank {waiting[0]} was still running", "rank exit codes", left)
-    return no("no other rank waited afterwards")
 
 
 PRINTED = Question("calls.printed", "did the ranks print collectives that differ?", was_printed, by_words=True)
@@ -246,7 +221,6 @@ SILENT = Question("rank.silent", "did the other ranks, but not rank {rank}, time
 MISSING = Question("barrier.missing", "did rank {rank} miss a monitored barrier?", was_missing)
 STILL_THERE = Question("rank.still_there", "was rank {rank} still running when the launch was stopped?", was_there)
 ALONE = Question("rank.alone", "is rank {rank} the only rank of the launch?", is_alone)
-LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
 WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout", "nccl.heartbeat")
 EXCEPTIONS = ("process.exception", "process.exception.everywhere")
@@ -254,7 +228,6 @@ EXCEPTIONS = ("process.exception", "process.exception.everywhere")
 CAUSES = (
     Cause(
         "program.other_operation",
-        group="program",
         scope="code",
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
@@ -266,7 +239,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_sizes",
-        group="program",
         scope="code",
         says="the ranks run the same collective with tensors of different sizes",
         fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
@@ -278,7 +250,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_types",
-        group="program",
         scope="code",
         says="the ranks run the same collective with tensors of different dtypes",
         fix="Use the same dtype on all ranks",
@@ -290,7 +261,6 @@ CAUSES = (
     ),
     Cause(
         "program.bytes",
-        group="program",
         scope="code",
         says="the ranks run different collectives or use different sizes: Gloo received data of an unexpected size",
         fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env, which prints the collectives that differ",
@@ -302,7 +272,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_model",
-        group="program",
         scope="code",
         says="the model differs between ranks",
         fix="Build the model from the same settings on all ranks: numbers of classes and layers, data-dependent sizes",
@@ -313,18 +282,7 @@ CAUSES = (
         instead_of=(*EXCEPTIONS, "program.barrier"),
     ),
     Cause(
-        "program.uneven_steps",
-        group="program",
-        scope="process",
-        says="rank {rank} on {node} completed its steps and exited while other ranks still waited for it",
-        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
-        symptoms=WAITING,
-        places=finished,
-        confirm=(LEFT,),
-    ),
-    Cause(
         "program.alone",
-        group="program",
         scope="process",
         says="rank {rank} on {node} timed out waiting for its own GPU: the work before the collective did not finish",
         fix="Check whether a kernel of the rank runs endlessly, or increase the timeout of init_process_group",
@@ -334,7 +292,6 @@ CAUSES = (
     ),
     Cause(
         "program.straggler",
-        group="program",
         scope="process",
         says="rank {rank} on {node} did not reach the collective in which the other ranks waited",
         fix="Check the stack and last output of rank {rank}. If it sometimes does extra work, increase the timeout",
@@ -347,7 +304,6 @@ CAUSES = (
     ),
     Cause(
         "program.barrier",
-        group="program",
         scope="process",
         says="rank {rank} on {node} did not reach a monitored barrier in time",
         fix="Check the log of rank {rank} for other work that delayed the rank, or increase the timeout",
@@ -393,10 +349,8 @@ def by_words(
 ) -> Cause:
     """Return a cause that a line in the last output of a rank makes likely. node: whether the cause can affect a single
     node. also: lines that make the cause only possible."""
-    group: Group = "program"
     return Cause(
         name,
-        group=group,
         scope="code",
         says=says,
         fix=fix,
@@ -489,6 +443,12 @@ OF_CODE = (
         "nccl.device_type",
         "a collective received a tensor on a device that the backend does not support, such as a CPU tensor with NCCL",
         "Move the tensor to the rank's GPU before the collective, or call init_process_group('cpu:gloo,cuda:nccl')",
+    ),
+    by_words(
+        "program.other_device",
+        "nccl.other_device",
+        "a collective received a tensor on another GPU than the one to which torch bound the process group",
+        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call, and use only this GPU",
     ),
     by_words(
         "program.torch_for_cpus",

@@ -10,18 +10,24 @@ from ..evidence import Text
 
 RUN = "observed on an H200: torch 2.11, NCCL 2.28.9, driver 580"
 READ = "read, not run: NCCL 2.30's source"
+NCCL2 = "read, not run: torch 2.15's backend nccl2 (docs/dev/nccl_backends.md)"
 
 TEXTS = (
     Text(
         "nccl.timeout",
         r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d+), )?"
-        r"OpType=(?P<operation>\w+)(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
-        "a collective did not finish in time; the line does not show which rank this rank waited for",
+        r"OpType=(?P<operation>\w+)(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)"
+        r"|\[TC\].* Operation timed out after \d+ ms|due to timeout - (?:timeout watchdog|collective operation)"
+        r"|NCCL operation timed out|Work timed out during finalize"
+        r"|(?:NCCL \w+ failed|Failed to initialize NCCL communicator) timed out after \d+ ms",
+        "a collective did not finish in time; the line does not show which rank this rank waited for (since torch 2.15"
+        " `Operation timed out after 600012 ms`)",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
         " ran for"
         " 600020 milliseconds before timing out.",
-        "observed on an H100: torch 2.11, same wording; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
+        "observed on an H100: torch 2.11, same wording; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0);"
+        f" other wordings: {NCCL2}",
         victim=True,
     ),
     Text(
@@ -42,6 +48,21 @@ TEXTS = (
         " progress in monitoring enqueued collectives.",
         "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
         victim=True,
+    ),
+    Text(
+        "nccl.failed",
+        r"NCCL operation failed|NCCL communicator was aborted after a previous error"
+        r"|due to error - timeout watchdog detected operation error",
+        "the communicator of this rank had already failed; an earlier line of this rank shows the error",
+        "torch.distributed.DistBackendError: NCCL operation failed",
+        NCCL2,
+    ),
+    Text(
+        "nccl.init",
+        r"Failed to (?:initialize NCCL communicator|get NCCL unique ID): ",
+        "NCCL could not create the communicator; its WARN lines name the reason (NCCL_DEBUG=WARN in launch_env)",
+        "RuntimeError: Failed to initialize NCCL communicator: invalid usage (run with NCCL_DEBUG=WARN for details)",
+        NCCL2,
     ),
     Text(
         "nccl.system_error",
@@ -76,11 +97,12 @@ TEXTS = (
     ),
     Text(
         "nccl.unique_id",
-        r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store",
+        r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store"
+        r"|keys: /default_pg/0//cuda//[^/]+/nccl_storekey_\d+\b",
         "the rank that creates the NCCL ID did not publish it in time, or the store has ended",
         "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
         " but store->get('0') got error: wait timeout after 10000ms, keys: /default_pg/0//cuda//0",
-        f"{RUN}; other errors of the store at its end: torch 2.x, ProcessGroupNCCL.cpp, read",
+        f"{RUN}; other errors of the store at its end: torch 2.x, ProcessGroupNCCL.cpp, read; without a rank: {NCCL2}",
         victim=True,
     ),
     Text(
@@ -89,6 +111,14 @@ TEXTS = (
         "a collective received a tensor on a device that the backend does not support: NCCL supports only GPU tensors",
         "RuntimeError: No backend type associated with device type cpu",
         "observed on an H100: torch 2.11",
+    ),
+    Text(
+        "nccl.other_device",
+        r"ProcessGroupNCCL is bound to device (?P<name>cuda:\d+) but an operation was issued on"
+        r"|Expected tensor on cuda:\d+ but found tensor on cuda:\d+",
+        "a collective received a tensor on another GPU than the one of the process group (device_id, or LOCAL_RANK)",
+        "RuntimeError: ProcessGroupNCCL is bound to device cuda:1 but an operation was issued on cuda:0",
+        NCCL2,
     ),
     Text(
         "nccl.duplicate_gpu",

@@ -34,21 +34,31 @@ def same_machine(one: Sequence[int], two: Sequence[int]) -> bool:
 
 
 def shared(context: Context) -> str:
-    """Why ranks have to share cores, on whichever machine; empty where none has to. All ranks must ask.
+    """Why ranks have to share cores, on whichever machine; empty where none has to. All ranks must ask."""
+    return shared_on(machines(context))
 
-    Each needs one, and what sends and receives for it another. Containers of one machine share its cores.
+
+def machines(context: Context) -> list[tuple[int, list[int]]]:
+    """Of each rank, the number of its machine and the cores it may use. Containers of one machine have one number. All
+    ranks must ask.
     """
-    machines: list[tuple[Sequence[int], list[list[int]]]] = []
-    for machine, cores in context.gather((counted(), sorted(os.sched_getaffinity(0)))):
-        known = next((ranks for other, ranks in machines if same_machine(machine, other)), None)
-        if known is None:
-            machines.append((machine, [cores]))
-        else:
-            known.append(cores)
-    for _, ranks in machines:
-        count = len({core for one in ranks for core in one})
-        if 2 * len(ranks) > count:
-            who = "1 rank has" if len(ranks) == 1 else f"{len(ranks)} ranks have"
+    known: list[Sequence[int]] = []
+    found = []
+    for machine, mine in context.gather((counted(), sorted(os.sched_getaffinity(0)))):
+        number = next((at for at, other in enumerate(known) if same_machine(machine, other)), len(known))
+        if number == len(known):
+            known.append(machine)
+        found.append((number, mine))
+    return found
+
+
+def shared_on(ranks: Sequence[tuple[int, list[int]]]) -> str:
+    """Each rank needs a core, and what sends and receives for it another."""
+    for number in sorted({machine for machine, _ in ranks}):
+        allowed = [cores for machine, cores in ranks if machine == number]
+        count = len({core for one in allowed for core in one})
+        if 2 * len(allowed) > count:
+            who = "1 rank has" if len(allowed) == 1 else f"{len(allowed)} ranks have"
             return f"{who} {count} core{'' if count == 1 else 's'} of one machine"
     return ""
 

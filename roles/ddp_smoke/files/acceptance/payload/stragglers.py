@@ -66,7 +66,7 @@ def stragglers(context: Context) -> dict[str, Any]:
     first = steps.block(3)
     each = max(first[0] + first[2] if cuda else first[1] + first[3], 1e-6)
     count = max(1, int(BLOCK_SECONDS / each))
-    shared = cores.shared(context)  # all of them begin together, too
+    ranks = cores.machines(context)  # all of them begin together, too
     context.at("its own steps")
     stopped, began = cores.throttled_seconds(), time.perf_counter()
     blocks: list[list[float]] = []
@@ -80,7 +80,8 @@ def stragglers(context: Context) -> dict[str, Any]:
     facts: dict[str, Any] = {
         name: round(median(column) * 1000, 3) for name, column in zip(names, zip(*blocks, strict=True), strict=True)
     }
-    facts.update(samples=len(blocks) * count, shares_cores=shared, **cores.facts())
+    facts.update(samples=len(blocks) * count, shares_cores=cores.shared_on(ranks), **cores.facts())
+    facts["machine"] = ranks[context.rank][0]
     facts["throttled_part"] = round((after - stopped) / seconds, 3) if None not in (after, stopped) else None
     if looked:
         facts["smi"] = looked.result()

@@ -1,0 +1,1 @@
+"""The health check that a node runs by itself: its answer, history and metrics."""

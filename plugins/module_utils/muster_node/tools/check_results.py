@@ -1,0 +1,59 @@
+"""The results of a node's own health checks on the node: the last one, and a bounded history."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from . import files
+
+FOLDER = "/var/lib/muster/node-check"
+LAST, HISTORY = "last.json", "history.jsonl"
+MOST_KEPT = 2000  # a week of checks every five minutes
+MOST_BYTES = 4_000_000
+METRICS = "muster_node.prom"
+
+
+def last(folder: str = FOLDER) -> dict[str, Any]:
+    """Return the last answer, or {} if there is none."""
+    return _object(files.text(f"{folder}/{LAST}") or "")
+
+
+def summary(folder: str = FOLDER) -> dict[str, Any]:
+    """Return the last answer without its findings, {} if no check is scheduled."""
+    found = last(folder)
+    return {name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found}
+
+
+def history(folder: str = FOLDER, most: int = MOST_KEPT) -> list[dict[str, Any]]:
+    """Return the newest answers, the oldest first."""
+    text = files.text(f"{folder}/{HISTORY}", most=MOST_BYTES) or ""
+    return [one for line in text.splitlines()[-most:] if (one := _object(line))]
+
+
+def last_full(folder: str = FOLDER) -> float | None:
+    """Return the time of the last full check."""
+    return max((float(one.get("when", 0)) for one in history(folder) if one.get("form") == "full"), default=None)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}  # a truncated last line
+    return found if isinstance(found, dict) else {}
+
+
+def keep(answer: dict[str, Any], report: dict[str, Any], folder: str = FOLDER) -> None:
+    """Write the last result with its findings, and append the answer to the history. Raises OSError."""
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    lines = [*history(folder, MOST_KEPT - 1), answer]
+    text = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in lines)
+    files.replace(f"{folder}/{HISTORY}", text.encode(), mode=0o644)
+    files.replace(f"{folder}/{LAST}", json.dumps({**answer, **report}).encode(), mode=0o644)
+
+
+def write_metrics(folder: str, text: str) -> None:
+    """Write the metrics atomically, because node_exporter reads the file at any time. Raises OSError."""
+    files.replace(f"{folder}/{METRICS}", text.encode(), mode=0o644)

@@ -1,0 +1,243 @@
+"""Real Slurm on three nodes: installed by one run, exported jobs, drains by the nodes' own checks, and removal.
+
+In the sandbox, Slurm cannot use cgroups, so processes are tracked without them and devices are not confined.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from machines import find_machine
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+WITHOUT_CGROUPS = {"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "HealthCheckInterval": 0}
+ON = {"slurm_mode": "manage", "watch_mode": "manage", "slurm_config": WITHOUT_CGROUPS}
+OFF = {**ON, "slurm_mode": "absent", "watch_mode": "absent"}
+PORTS = ("6817", "6818")
+SCRIPT = "/srv/slurm_ranks.py"
+FOLDER = "/home/muster/slurm"
+LAUNCHES = "/var/lib/muster/launches"
+HOOK = "/usr/local/sbin/muster-slurm-"
+
+
+def slurm(play: Play, variables: dict[str, Any], *, check: bool = False) -> Any:
+    for book in ("playbooks/watch.yml", "playbooks/slurm.yml"):
+        result = play(book, extravars=variables, check=check)
+        assert result.rc == 0, result.stdout
+    return result
+
+
+@pytest.fixture(scope="module")
+def nodes(three_nodes: dict[str, Machine], play: Play) -> Iterator[dict[str, Machine]]:
+    before = {name: listening(machine) for name, machine in three_nodes.items()}
+    slurm(play, ON)
+    for machine in three_nodes.values():
+        machine.podman_copy(ROOT / "tests/integration/payloads/slurm_ranks.py", SCRIPT)
+        machine.inside("install", "-d", "-o", "muster", FOLDER)
+    yield three_nodes
+    slurm(play, OFF)
+    for name, machine in three_nodes.items():
+        machine.inside("rm", "-r", SCRIPT, FOLDER)
+        assert listening(machine) == before[name]
+        assert machine.inside("pgrep", "-x", "slurmd|slurmctld|munged", check=False).stdout == ""
+        assert machine.inside("ls", "/etc/slurm/slurm.conf", check=False).returncode
+    assert not slurm(play, OFF).changed
+
+
+def listening(machine: Machine) -> set[str]:
+    return {line.split()[3] for line in machine.inside("ss", "-Hltn").stdout.splitlines()}
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Callable[..., Path]:
+    """Export a launch as a user does, and return the batch script."""
+
+    def run(**variables: Any) -> Path:
+        file = tmp_path / "job.sbatch"
+        given = {"launch_script": SCRIPT, "launch_chdir": FOLDER, "launch_export_file": str(file), **variables}
+        argv = [str(BIN / "ansible-playbook"), "playbooks/export.yml", "-i", str(INVENTORY), "-e", json.dumps(given)]
+        done = subprocess.run(argv, cwd=ROOT, env=ENVIRONMENT, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        return file
+
+    return run
+
+
+def submit(machine: Machine, file: Path, *options: str) -> str:
+    """Submit a batch script as the training user; return the job's id."""
+    machine.podman_copy(file, f"{FOLDER}/job.sbatch")
+    argv = [
+        "runuser",
+        "-u",
+        "muster",
+        "--",
+        "sbatch",
+        "--parsable",
+        f"--chdir={FOLDER}",
+        *options,
+        f"{FOLDER}/job.sbatch",
+    ]
+    return machine.inside(*argv).stdout.strip()
+
+
+def field(machine: Machine, kind: str, name: str, what: str) -> str:
+    text = machine.inside("scontrol", "-o", "show", kind, name).stdout
+    found = re.search(rf"\b{what}=(.*?)(?= \w+=|$)", text)
+    return found[1] if found else ""
+
+
+def ended(machine: Machine, job: str) -> str:
+    """Wait for the end of a job, and return its state."""
+    running = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+    return str(until(lambda: (state := field(machine, "job", job, "JobState")) not in running and state, PATIENCE))
+
+
+def output(machine: Machine, job: str) -> str:
+    return machine.inside("sh", "-c", f"cat {FOLDER}/*-{job}.out").stdout
+
+
+def state_of(machine: Machine, node: str) -> str:
+    return field(machine, "node", node, "State")
+
+
+def is_idle(machine: Machine, node: str) -> bool:
+    return state_of(machine, node) == "IDLE"
+
+
+def is_free(machine: Machine) -> bool:
+    """Return whether no rank is left on the machine."""
+    return machine.inside("pgrep", "-f", SCRIPT, check=False).stdout == ""
+
+
+def test_second_run_changes_nothing_and_all_nodes_are_idle(nodes: dict[str, Machine], play: Play) -> None:
+    assert not slurm(play, ON).changed
+    assert not slurm(play, ON, check=True).changed
+    for name in nodes:
+        until(partial(is_idle, nodes["node1"], name), PATIENCE, f"{name} is idle")
+
+
+def test_exported_job_has_every_rank_at_its_place(nodes: dict[str, Machine], export: Callable[..., Path]) -> None:
+    head = nodes["node1"]
+    job = submit(head, export(cluster_nproc_per_node=2))
+    assert ended(head, job) == "COMPLETED"
+    # The job's own proof decides: Slurm also calls a job complete whose task could not be executed.
+    (line,) = [line for line in output(head, job).splitlines() if "PROOF" in line]
+    proof = json.loads(line.partition("PROOF ")[2])
+    assert proof["ok"]
+    assert [one["host"] for one in proof["ranks"]] == [name for name in sorted(nodes) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "state", "said"),
+    [
+        ("kill", (), "FAILED", "SIGKILL"),
+        ("sleep", ("--time=1",), "TIMEOUT", "DUE TO TIME LIMIT"),
+        ("cancel", (), "CANCELLED", "CANCELLED"),
+    ],
+)
+def test_end_of_a_job_is_diagnosed_from_its_output(
+    nodes: dict[str, Machine],
+    export: Callable[..., Path],
+    tmp_path: Path,
+    mode: str,
+    options: tuple[str, ...],
+    state: str,
+    said: str,
+) -> None:
+    head = nodes["node1"]
+    job = submit(head, export(launch_args=[mode]), *options)
+    until(lambda: "PROOF" in output(head, job), PATIENCE, "all ranks are at work")
+    if mode == "cancel":
+        head.inside("scancel", job)
+    assert ended(head, job) == state
+    log = tmp_path / "logs" / "job.out"
+    log.parent.mkdir()
+    log.write_text(output(head, job))
+    assert said in log.read_text()
+    why = subprocess.run([str(BIN / "muster"), "why", str(log.parent)], capture_output=True, text=True, check=False)
+    causes = {"kill": "killed", "sleep": "time limit", "cancel": "cancel"}
+    assert causes[mode] in why.stdout.lower(), why.stdout
+    for machine in nodes.values():
+        until(partial(is_free, machine), PATIENCE, f"no rank is left on {machine.name}")
+
+
+def test_node_fault_drains_and_a_fresh_pass_resumes(nodes: dict[str, Machine]) -> None:
+    """The disk for launch logs is read-only on node2, then on node3 as well."""
+    head, second, third = (nodes[name] for name in ("node1", "node2", "node3"))
+    broken = f"mkdir -p {LAUNCHES}; mount -t tmpfs -o ro,size=1m tmpfs {LAUNCHES}"
+    second.inside("sh", "-ec", broken)
+    try:
+        second.inside(f"{HOOK}health")
+        assert "DRAIN" in state_of(head, "node2")
+        assert field(head, "node", "node2", "Reason").startswith("muster: node: ")
+        assert second.inside(f"{HOOK}prolog", check=False).returncode == 1, "no job may start here"
+        third.inside("sh", "-ec", broken)
+        try:
+            said = third.inside(f"{HOOK}health").stdout
+            assert "the drain of node2 must be confirmed first" in said
+            assert "DRAIN" not in state_of(head, "node3")
+            assert third.inside(f"{HOOK}prolog", check=False).returncode == 0
+        finally:
+            third.inside("umount", LAUNCHES)
+    finally:
+        second.inside("umount", LAUNCHES)
+    second.inside(f"{HOOK}health")
+    assert "DRAIN" not in state_of(head, "node2")
+
+
+def test_drain_by_an_administrator_stays(nodes: dict[str, Machine]) -> None:
+    head = nodes["node1"]
+    head.inside("scontrol", "update", "NodeName=node3", "State=DRAIN", "Reason=new memory")
+    nodes["node3"].inside(f"{HOOK}health")
+    assert "DRAIN" in state_of(head, "node3")
+    head.inside("scontrol", "update", "NodeName=node3", "State=RESUME")
+
+
+def test_quarantine_is_a_drain(nodes: dict[str, Machine]) -> None:
+    head, third = nodes["node1"], nodes["node3"]
+    third.inside("sh", "-c", """echo '{"reason": "fan"}' > /var/lib/muster/quarantine.json""")
+    try:
+        third.inside(f"{HOOK}health")
+        assert field(head, "node", "node3", "Reason").startswith("muster: quarantine: fan")
+    finally:
+        third.inside("rm", "/var/lib/muster/quarantine.json")
+    third.inside(f"{HOOK}health")
+    assert "DRAIN" not in state_of(head, "node3")
+
+
+def test_ports_are_open_to_the_nodes_only(nodes: dict[str, Machine]) -> None:
+    outsider = find_machine("outsider")
+    connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)"
+    for port in PORTS:
+        argv = ["python3", "-c", connect, nodes["node1"].address, port]
+        assert nodes["node2"].inside(*argv, check=False).returncode == 0
+        assert outsider.inside(*argv, check=False).returncode
+
+
+def test_restart_of_the_controller_keeps_a_running_job(
+    nodes: dict[str, Machine], export: Callable[..., Path], play: Play
+) -> None:
+    """A changed configuration restarts slurmctld and slurmd on all nodes."""
+    head = nodes["node1"]
+    job = submit(head, export(launch_args=["sleep"]))
+    until(lambda: "PROOF" in output(head, job), PATIENCE, "all ranks are at work")
+    changed = {**ON, "slurm_config": {**WITHOUT_CGROUPS, "KillWait": 31}}
+    assert slurm(play, changed).changed
+    assert "31 sec" in head.inside("scontrol", "show", "config").stdout
+    assert field(head, "job", job, "JobState") == "RUNNING"
+    head.inside("scancel", job)
+    assert ended(head, job) == "CANCELLED"
+    slurm(play, ON)

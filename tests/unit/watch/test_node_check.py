@@ -1,0 +1,94 @@
+"""muster-node-check as a file in a process of its own, as a node runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.tools import check_results
+from muster_node.tools.pack import pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REQUEST = {
+    "node": "node1",
+    "user": "nobody",
+    "address": "127.0.0.1",
+    "torchrun": "/nowhere/torchrun",
+    "interface": "",
+    "gpus": 0,
+    "gpu_model": "",
+    "nproc": 1,
+    "backend": "gloo",
+    "port": 29500,
+    "head": False,
+    "code": [],
+    "run_root": "/var/lib/muster/launches",
+    "collective": False,
+    "allow": [],
+    "shares": [],
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    return pack("muster_node.watch.node_check")
+
+
+def run(program: str, folder: Path, *argv: str, **request: Any) -> subprocess.CompletedProcess[str]:
+    """Run the program with its files in a folder."""
+    places = {
+        "/etc/muster/node-check.json": "request.json",
+        "/var/lib/muster/node-check": "results",
+        "/run/muster-node-check.lock": "lock",
+    }
+    for place, name in places.items():
+        assert place in program
+        program = program.replace(place, f"{folder}/{name}")
+    given = {"health": {**REQUEST, **request}, "metrics": str(folder), "interval": 300}
+    (folder / "request.json").write_text(json.dumps(given))
+    path = folder / "muster-node-check"
+    path.write_text(program)
+    return subprocess.run([sys.executable, "-I", path, *argv], capture_output=True, text=True, check=False)
+
+
+def test_results_metrics_and_history_are_kept(program: str, tmp_path: Path) -> None:
+    done = run(program, tmp_path, "--json", "--keep")
+    printed = json.loads(done.stdout)
+    assert printed["form"] == "short"
+    assert printed["ran"] > 10
+    kept = check_results.last(f"{tmp_path}/results")
+    assert kept == {**printed, "interval": 300}
+    assert [one["when"] for one in check_results.history(f"{tmp_path}/results")] == [printed["when"]]
+    assert "muster_node_status{" in (tmp_path / "muster_node.prom").read_text()
+
+
+def test_a_gpu_that_is_missing_is_a_fault_of_the_node(program: str, tmp_path: Path) -> None:
+    done = run(program, tmp_path, gpus=2)
+    assert done.stdout.startswith("node: ")
+    assert "cluster_gpus is 2" in done.stdout
+    assert done.returncode == 1
+
+
+def test_unknown_options_and_a_missing_request_end_with_2(program: str, tmp_path: Path) -> None:
+    assert run(program, tmp_path, "--form", "quick").returncode == 2
+    (tmp_path / "request.json").unlink()
+    path = tmp_path / "muster-node-check"
+    done = subprocess.run([sys.executable, "-I", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Run site.yml with --tags watch" in done.stderr
+
+
+def test_the_history_is_bounded_and_survives_a_truncated_line(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    for number in range(5):
+        check_results.keep({"when": number, "form": "full" if number == 2 else "short"}, {}, folder)
+    path = tmp_path / check_results.HISTORY
+    path.write_text(path.read_text() + '{"when": 5, "fo')
+    assert [one["when"] for one in check_results.history(folder, 3)] == [3, 4]
+    assert check_results.last_full(folder) == 2
