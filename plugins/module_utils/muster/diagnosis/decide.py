@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import symptoms
+from .case import once
 from .model import NEAREST, CauseAnswer, not_looked, yes
 from .texts import TEXTS
 from .texts.usual import USUAL, VAGUE
@@ -109,7 +110,13 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
         if (by := tuple(one for one in telling if one.id in cause.symptoms))
         for place in dict.fromkeys(cause.places(case, by))
     ]
-    judged = [below_known(case, one, found, seen) if one.cause.restates else one for one in found]
+    lines = [one for one in seen if one.id not in symptoms.OTHERS]
+    words: dict[int, set[str]] = {}  # of the causes of each line; by id, because comparing lines is slow
+    for one in found:
+        for line in one.by if not one.cause.restates else ():
+            if concerns(line, one.place):
+                words.setdefault(id(line), set()).add(one.word)
+    judged = [below_known(case, one, lines, words) if one.cause.restates else one for one in found]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
     proved = once_a_pair(without_its_pairs(without_explained(by_word[CONFIRMED], by_word[CONFIRMED])))
     confirmed = ordered(together(case, proved))
@@ -124,17 +131,13 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
 
 
 def below_known(
-    case: LaunchCase, one: JudgedCause, found: Sequence[JudgedCause], seen: Sequence[Symptom]
+    case: LaunchCase, one: JudgedCause, lines: Sequence[Symptom], words: Mapping[int, set[str]]
 ) -> JudgedCause:
     """Return a cause that restates its symptom below the causes of the known lines in the same output: ruled out if one
-    of them is confirmed or likely, possible if one of them is, and otherwise at most likely."""
-    lines = [each for each in seen if each.id not in symptoms.OTHERS]
-    own = [line for line in lines if not follows(case, line) and is_of(case, line, one)]
-    known = {
-        other.word
-        for other in found
-        if not other.cause.restates and any(line in own and concerns(line, other.place) for line in other.by)
-    }
+    of them is confirmed or likely, possible if one of them is, and otherwise at most likely. words: of the causes of
+    each line."""
+    own = [line for line in lines if is_of(case, line, one) and not follows(case, line)]
+    known = {word for line in own for word in words.get(id(line), ())}
     if one.word == RULED_OUT:
         return one
     if known & {CONFIRMED, LIKELY}:
@@ -150,12 +153,10 @@ def is_of(case: LaunchCase, line: Symptom, one: JudgedCause) -> bool:
     a log may be those of its ranks. After an exception, a lost connection is a consequence, and a warning of NCCL
     concerns only exceptions of the communication."""
     place, raised = one.place, "rank.exception" in one.cause.symptoms
-    if not line.counts or (raised and line.victim):
-        return False
-    if raised and not line.final and not symptoms.COMMUNICATION.search(place.what):
-        return False
     is_rank = place.rank is None or line.rank == place.rank or (line.rank is None and case.is_only_a_log)
-    return is_rank and place.node in ("", line.node)
+    if not is_rank or place.node not in ("", line.node) or not line.counts or (raised and line.victim):
+        return False
+    return not raised or line.final or symptoms.COMMUNICATION.search(place.what) is not None
 
 
 def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, ...]:
@@ -181,10 +182,13 @@ def place_among(one: JudgedCause, line: Symptom) -> int:
 
 def follows(case: LaunchCase, symptom: Symptom) -> bool:
     """Return whether the symptom is a consequence of another rank's failure. Such a symptom suggests no other cause."""
-    if not symptom.victim:
-        return False
-    own = [one.when for one in case.all_failures if one.rank is not None and not one.cascade]
-    return bool(own) and symptom.when >= min(own) > 0
+    return symptom.victim and symptom.when >= first_own_end(case) > 0
+
+
+@once
+def first_own_end(case: LaunchCase) -> float:
+    """Return when a rank first failed by itself; 0 if none did, or if the time is unknown."""
+    return min((one.when for one in case.all_failures if one.rank is not None and not one.cascade), default=0.0)
 
 
 def judge(case: LaunchCase, cause: Cause, place: CausePlace, by: tuple[Symptom, ...], ask: Ask) -> JudgedCause:

@@ -28,22 +28,10 @@ CONFIGURED = re.compile(
 WORLD = re.compile(r"\bworld_size[=:] ?(?P<size>\d{1,6})\b|MEMBER: \d+/(?P<members>\d{1,6})")
 # Variables that launch scripts and launchers read. RANK is left out: it is the rank of a process for torch, and of a
 # node for some launchers.
-OF_SCRIPTS = {
-    "NNODES": "nnodes",
-    "NODE_RANK": "node_rank",
-    "NPROC_PER_NODE": "nproc_per_node",
-    "MASTER_ADDR": "master_addr",
-    "MASTER_PORT": "master_port",
-    "WORLD_SIZE": "world_size",
-}
+OF_SCRIPTS = {name.upper(): name for name in (*OWN, "nnodes", "master_addr", "master_port", "world_size")}
 # torchrun reads these, and prints those in lower case.
-OF_TORCHRUN = {
-    **{f"PET_{name.upper()}": name for name in (*SHARED, *OWN) if name != "world_size"},
-    "max_nodes": "nnodes",
-    "run_id": "rdzv_id",
-    "group_rank": "node_rank",
-    "group_world_size": "nnodes",
-}
+OF_TORCHRUN = {f"PET_{name.upper()}": name for name in (*OWN, *SHARED) if name != "world_size"}
+OF_TORCHRUN.update(max_nodes="nnodes", run_id="rdzv_id", group_rank="node_rank", group_world_size="nnodes")
 MEANT = {**OF_SCRIPTS, **OF_TORCHRUN}
 DEFAULTS = {"master_port": "29500", "node_rank": "0"}  # of torchrun with the static rendezvous
 

@@ -140,7 +140,7 @@ def number_the_others(found: ForeignLines, ranks: dict[str, list[int]]) -> None:
             unknown = output_of(lines.get(LineSource(node), ())).has_failed
             own = max(max(ended, default=-1) + 1, len(failed), int(unknown))
             first = max((rank + 1 for them in ranks.values() for rank in them), default=0)
-            there.extend(range(first, first + own))
+            there.extend(range(first, min(first + own, MOST_RANKS)))
         spoken = found.ranks
         silent = [rank for rank in there if rank not in spoken]
         given = {source: LineSource("", "rank", rank) for rank, source in zip(silent, failed, strict=False)}

@@ -40,12 +40,13 @@ class Known(NamedTuple):
 class ForeignLines:
     """Log lines by source. A rank has no node there, but in `places`; a launcher whose node is unknown has the node "".
     ends: how processes ended, by node. told: launch arguments by node, with "" for all nodes. launched: whether a
-    launcher printed anything. backends: named in the logs."""
+    launcher printed anything. devices: of NCCL's processes, by node and process id. backends: named in the logs."""
 
     lines: dict[LineSource, list[str]] = field(default_factory=dict)
     places: dict[int, str] = field(default_factory=dict)
     ends: dict[str, list[ProcessEnd]] = field(default_factory=dict)
     told: dict[str, dict[str, str]] = field(default_factory=dict)
+    devices: dict[tuple[str, int], int] = field(default_factory=dict)
     launched: bool = False
     backends: set[str] = field(default_factory=set)
 
@@ -109,7 +110,6 @@ def nodes_of_paths(paths: Iterable[str], names: Mapping[str, str]) -> dict[str, 
 def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
     names = by_name(known)
     kept: dict[LineSource, KeptLines] = {}
-    devices: dict[tuple[str, int], int] = {}
     numbers: dict[LineSource, int] = {}  # ranks of files whose names have only a local rank
     found = ForeignLines()
     nodes = nodes_of_paths(logs, names)
@@ -118,7 +118,7 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
         for line, prefix in unwrapped(text, names):
             source = source_of(prefix, nodes[path], names) if prefix else LineSource(nodes[path])
             if "device" in prefix and source.kind == "pid":
-                devices[source.node, source.number] = int(prefix["device"])
+                found.devices[source.node, source.number] = int(prefix["device"])
             if fixed.kind:
                 if source.kind == "rank":
                     numbers.setdefault(fixed, source.number)
@@ -131,7 +131,7 @@ def sorted_out(logs: Mapping[str, str], known: Iterable[Known]) -> ForeignLines:
         found.backends |= {one for one in ("nccl", "gloo") if one in text or one.upper() in text}
     for source, rank in numbers.items():
         kept.setdefault(LineSource(source.node, "rank", rank), kept.pop(source, KeptLines()))
-    assign(found, {source: one.lines for source, one in kept.items()}, devices, names)
+    assign(found, {source: one.lines for source, one in kept.items()}, names)
     return found
 
 
@@ -152,12 +152,7 @@ def source_of(prefix: Mapping[str, str], node: str, names: Mapping[str, str]) ->
     return LineSource(where, kind, int(prefix[kind]) if kind else 0)
 
 
-def assign(
-    found: ForeignLines,
-    kept: Mapping[LineSource, list[str]],
-    devices: Mapping[tuple[str, int], int],
-    names: Mapping[str, str],
-) -> None:
+def assign(found: ForeignLines, kept: Mapping[LineSource, list[str]], names: Mapping[str, str]) -> None:
     """Add the lines of each source to the rank, the process or the node that wrote them."""
     parsed = {source: arguments_in(lines) for source, lines in kept.items()}
     found.launched = any(
@@ -168,13 +163,13 @@ def assign(
         for end in process_ends("\n".join(lines)) if kind in ("", "task", "pid") else ():
             here = node or (of_node_rank(number) if kind == "task" else end.host)
             found.ends.setdefault(node_named(names, end.host) or here, []).append(end)
-    used = Counter((node, device) for (node, _), device in devices.items())
+    used = Counter((node, device) for (node, _), device in found.devices.items())
     for source, lines in kept.items():
         node, kind, number = source
         if kind == "task":  # of a rank, or of the launcher of a node
             node, kind = (node or of_node_rank(number), "") if found.launched else (node, "rank")
         elif kind == "pid":
-            device = devices.get((node, number))
+            device = found.devices.get((node, number))
             by_device = None if device is None or used[node, device] > 1 else device
             kind, number = process_of(number, lines, found.ends.get(node, ()), by_device)
         for name, value in parsed[source][0].items():

@@ -77,8 +77,8 @@ def watched(case: LaunchCase) -> tuple[str, dict[int, RankProgress]]:
             if "WorkNCCL(" not in line and "nqueued" not in line:
                 continue
             named, late, work = GROUP.search(line), TIMED_OUT.search(line), WATCHDOG.search(line)
-            if late:
-                number = int(late["sequence"] or 0)  # torch 1 prints no number
+            if late and late["sequence"]:  # torch 1 prints no number
+                number = int(late["sequence"])
                 pending[number] = {
                     "sequence": number,
                     "operation": late["operation"],
