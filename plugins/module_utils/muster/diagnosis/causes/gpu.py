@@ -294,7 +294,7 @@ CAUSES = (
     Cause(
         "gpu.memory.unified",
         scope="node",
-        says="{node} has too little free memory (MemFree) for the driver, as machines whose CPU and GPU share it (GB10)",
+        says="{node} has too little free memory (MemFree) for the driver, as if CPU and GPU share it (GB10)",
         fix="Leave more free memory: smaller GPU memory share, fewer processes, drop the page cache. Check MemFree and"
         " CmaFree",
         command=MEMINFO,
