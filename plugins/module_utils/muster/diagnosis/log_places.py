@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .case import UNNAMED
 from .log_arguments import number
 from .log_lines import LineSource
 from .log_processes import output_of, shared_out
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .log_sources import ForeignLines, Known
 
 JOINED = re.compile(r"\d+/(?P<expected>\d{1,6}) clients joined")
-UNNAMED = "a node not named in the log"
 MOST_RANKS = 4096
 SIZES = ("nproc_per_node", "nnodes", "world_size")
 STOPPED = -15  # exit code of a rank that its launcher stopped

@@ -294,7 +294,7 @@ CAUSES = (
     Cause(
         "gpu.memory.unified",
         scope="node",
-        says="the memory of {node}, which CPU and GPU share, has too little free memory (MemFree) for the driver",
+        says="{node} has too little free memory (MemFree) for the driver, as if CPU and GPU share it (GB10)",
         fix="Leave more free memory: smaller GPU memory share, fewer processes, drop the page cache. Check MemFree and"
         " CmaFree",
         command=MEMINFO,
