@@ -49,10 +49,11 @@ echo "$answer"
 
 
 @contextmanager
-def rules(machine: Machine, *wanted: str) -> Iterator[None]:
-    """Add filter rules for incoming packets. Each rule must have matched a packet when the block ends."""
+def rules(machine: Machine, *wanted: str, hook: str = "input") -> Iterator[None]:
+    """Add filter rules for incoming packets, or for another hook. Each rule must have matched a packet when the block
+    ends."""
     lines = [f"add table inet {TABLE}"]
-    lines.append(f"add chain inet {TABLE} in {{ type filter hook input priority -10; }}")
+    lines.append(f"add chain inet {TABLE} in {{ type filter hook {hook} priority -10; }}")
     lines += [f"add rule inet {TABLE} in {rule}" for rule in wanted]
     machine.inside("nft", "\n".join(lines))
     try:
@@ -169,6 +170,46 @@ def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
         finally:
             write(machine, "/etc/resolv.conf", before)
             machine.inside("ip", "address", "delete", f"{silent}/32", "dev", "lo")
+
+
+@contextmanager
+def absent_name_server(machine: Machine, absent: str) -> Iterator[None]:
+    """Replace the name servers of the machine with an address of its network that no machine has."""
+    before = machine.inside("cat", "/etc/resolv.conf").stdout
+    write(machine, "/etc/resolv.conf", f"nameserver {absent}\n")
+    try:
+        began = time.monotonic()
+        machine.inside("getent", "hosts", "203.0.113.9", check=False)
+        assert time.monotonic() - began > 2, "the resolver did not wait for the name server"
+        yield
+    finally:
+        write(machine, "/etc/resolv.conf", before)
+
+
+@contextmanager
+def route_over_lo(machine: Machine, peer: Machine) -> Iterator[None]:
+    """Route packets for the peer to the loopback interface."""
+    machine.inside("ip", "route", "add", f"{peer.address}/32", "dev", "lo")
+    try:
+        assert " dev lo " in machine.inside("ip", "route", "get", peer.address).stdout
+        assert not echoes(machine, peer, 100)
+        yield
+    finally:
+        machine.inside("ip", "route", "delete", f"{peer.address}/32", "dev", "lo")
+        assert echoes(machine, peer, 100)
+
+
+@contextmanager
+def wrong_neighbour(machine: Machine, peer: Machine) -> Iterator[None]:
+    """Send packets for the peer to a hardware address that no machine has."""
+    entry = ["neighbour", "replace", peer.address, "lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "eth0"]
+    machine.inside("ip", *entry)
+    try:
+        assert not echoes(machine, peer, 100)
+        yield
+    finally:
+        machine.inside("ip", "neighbour", "delete", peer.address, "dev", "eth0")
+        assert echoes(machine, peer, 100)
 
 
 @contextmanager

@@ -105,6 +105,12 @@ FAULTS = {
         "grep -qx PET_NNODES=4 /etc/environment",
         "sed -i /PET_NNODES/d /etc/environment",
     ),
+    "env.interface": Fault(
+        "node1",
+        "echo NCCL_SOCKET_IFNAME=eno7np0 >>/etc/environment",
+        "grep -qx NCCL_SOCKET_IFNAME=eno7np0 /etc/environment && ! test -e /sys/class/net/eno7np0",
+        "sed -i /NCCL_SOCKET_IFNAME/d /etc/environment",
+    ),
     "firewall.published": Fault(
         "node1",
         "iptables -t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80",

@@ -101,6 +101,26 @@ def test_dropped_master_port_on_the_head_node_is_a_failure(network: Network) -> 
         assert network.found(net_throughput=False) == {"fail net.master_port.dropped node1"}
 
 
+@pytest.mark.parametrize(
+    ("place", "hook", "match", "side"),
+    [
+        ("node1", "input", "ip saddr {node2} tcp dport", "packet filter of node1"),
+        ("node2", "output", "ip daddr {node1} tcp dport", "packet filter of node2"),
+        ("node2", "input", "ip saddr {node1} tcp sport", "packet filter of node2"),
+        ("node1", "output", "ip daddr {node2} tcp sport", "replies of node1"),
+    ],
+    ids=["arrival", "departure", "replies", "replies leave"],
+)
+def test_side_that_drops_packets_is_named(network: Network, place: str, hook: str, match: str, side: str) -> None:
+    addresses = {machine.name: machine.address for machine in network.machines}
+    rule = f"{match.format(**addresses)} {PORT} counter drop"
+    with net_faults.rules(find_machine(place), rule, hook=hook):
+        probed = network.probe(extravars={"net_throughput": False})
+    assert named(probed) == {"fail net.master_port.dropped node1 node2"}
+    [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
+    assert finding["observed"] == side, finding
+
+
 def test_rejected_master_port_on_another_node_is_a_warning(network: Network) -> None:
     with net_faults.shut(network.node2, network.node1, PORT, str(PORT), "reject with tcp reset", refused=True):
         assert network.found(net_throughput=False) == {"warn net.master_port.refused node2"}
@@ -169,6 +189,25 @@ def test_name_with_a_second_address_is_reported(network: Network) -> None:
 def test_dead_name_server_is_reported(network: Network) -> None:
     with net_faults.dead_name_server(network.node2, "192.0.2.53"):
         assert network.found(net_throughput=False) == {"warn net.name.server node2"}
+
+
+def test_absent_name_server_is_reported(network: Network) -> None:
+    prefix = network.node1.address.rpartition(".")[0]
+    with net_faults.absent_name_server(network.node2, f"{prefix}.177"):
+        assert network.found(net_throughput=False) == {"warn net.name.server node2"}
+
+
+def test_route_over_lo_is_not_reported_as_a_firewall_fault(network: Network) -> None:
+    with net_faults.route_over_lo(network.node1, network.node3):
+        probed = network.probe(extravars={"net_throughput": False})
+    assert named(probed) == {"fail net.peer.other_interface node1 node3"}
+    [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
+    assert "uses lo" in finding["summary"]
+
+
+def test_wrong_neighbour_entry_is_not_reported_as_a_firewall_fault(network: Network) -> None:
+    with net_faults.wrong_neighbour(network.node2, network.node3):
+        assert network.found(net_throughput=False) == {"fail net.peer.neighbour node2 node3"}
 
 
 @pytest.mark.pipeline

@@ -40,6 +40,20 @@ def test_exception_on_one_rank_is_reported(
 
 
 @in_variants(pipeline=LIGHT)
+def test_rank_that_finishes_early_is_reported(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """The launcher of node2 keeps its other rank running, and does not report the exit code."""
+    drill.variables["launch_stall_timeout"] = 12
+    drill.begin("--fault=leave", "--rank=3").in_step()
+    pid = drill.pid(3)
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: pid not in processes(drill.launch_id))
+    drill.end()
+    [cause] = drill.result()["diagnosis"]["causes"]
+    assert (cause["id"], cause["node"], cause["rank"]) == ("program.uneven_steps", "node2", 3)
+    assert cause["proofs"][0]["text"].startswith("exit code 0")
+    drill.check_nothing_left(*nodes)
+
+
+@in_variants(pipeline=LIGHT)
 def test_same_error_on_every_rank_is_reported_once(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())

@@ -18,6 +18,8 @@ def broken(fault: str) -> None:
         raise RuntimeError("sample 17 is broken")
     if fault == "exit":
         sys.exit(3)
+    if fault == "leave":
+        sys.exit(0)
 
 
 def main() -> None:

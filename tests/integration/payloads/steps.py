@@ -22,6 +22,8 @@ def broken(fault: str) -> None:
         raise RuntimeError("sample 17 is broken")
     if fault == "exit":
         sys.exit(3)
+    if fault == "leave":
+        os._exit(0)
     if fault == "sleep":
         print("waits", flush=True)
         wait_forever()
