@@ -70,14 +70,15 @@ facts:
       description: >-
         Result of running C(nvidia-smi): status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
         why, exit status (code), seconds, additional output (notes), number of characters after which the output was
-        truncated (cut), and unreachable GPUs (lost by index, lost_slots by PCI slot).
+        truncated (cut), unreachable GPUs (lost by index, lost_slots by PCI slot), and queries without a response
+        (hung).
       type: dict
       returned: always
     gpus:
       description: >-
         All GPUs that the driver lists, with name, uuid, slot, memory, ECC, remapped rows, PCIe link, clocks, power,
-        temperatures, clock throttle reasons, MIG, persistence mode, fabric state, processes with owner and age, and
-        NVLinks.
+        temperatures, clock throttle reasons and times, values that could not be read (unreadable), MIG, persistence
+        mode, fabric state, processes with owner and age, and NVLinks.
       type: list
       elements: dict
       returned: always

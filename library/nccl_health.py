@@ -124,8 +124,10 @@ facts:
 traits:
   description: >-
     Values that must be equal on all nodes: C(os), C(kernel), C(python), C(driver), C(cuda), C(torch), C(nccl),
-    C(gpu_model), C(vbios), C(hca_firmware), C(rdma_ports), C(ib_subnets), C(ib_managers), C(ib_partitions),
-    C(roce_mtu), C(mtu), C(link_speed), C(environment), C(nccl_conf), C(code). Unknown or irrelevant values are null.
+    C(gpu_model), C(vbios), C(gpu_inforom), C(gpu_memory_size), C(gpu_bar1_size), C(gpu_power_limit),
+    C(gpu_highest_clock), C(gpu_pcie_generation), C(gpu_ecc), C(gpu_nvlinks), C(hca_firmware), C(rdma_ports),
+    C(ib_subnets), C(ib_managers), C(ib_partitions), C(roce_mtu), C(mtu), C(link_speed), C(environment), C(nccl_conf),
+    C(code). Unknown or irrelevant values are null.
   returned: always
   type: dict
 findings:

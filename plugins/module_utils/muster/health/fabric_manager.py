@@ -10,7 +10,6 @@ from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,16 +142,12 @@ def active(node: GpuNode) -> Iterator[Said]:
     what = "is not installed" if seen is None else f"is {seen['unit'] or 'not a systemd unit'}"
     who = f"{switches} NVSwitches" if switches else f"the NVLinks of {node.named(node.gpus)}"
     outside = "" if switches else ", unless the cloud provider runs it outside this machine,"
-    install = seen is None
-    yield INACTIVE.fail(
-        node.name,
-        f"{who} require the fabric manager, which {what}, so CUDA cannot start",
-        f"{'Install' if install else 'Start'} the fabric manager{outside} with",
-        GPU_STACK if install else START,
-        observed=(seen or {}).get("unit", "") or "not installed",
-        expected="active",
-        evidence=evidence("systemctl show nvidia-fabricmanager", f"ActiveState={(seen or {}).get('unit', '')}"),
-    )
+    summary = f"{who} require the fabric manager, which {what}, so CUDA cannot start"
+    fix = f"{'Install' if seen is None else 'Start'} the fabric manager{outside} with"
+    state = (seen or {}).get("unit", "")
+    said = evidence("systemctl show nvidia-fabricmanager", f"ActiveState={state}")
+    shown = {"observed": state or "not installed", "expected": "active", "evidence": said}
+    yield INACTIVE.fail(node.name, summary, fix, GPU_STACK if seen is None else START, **shown)
 
 
 def version(node: GpuNode) -> Iterator[Said]:
@@ -161,40 +156,30 @@ def version(node: GpuNode) -> Iterator[Said]:
     needed = node.facts["nvswitches"] or (_runs(node) and any(gpu["fabric"] for gpu in node.gpus))
     if _of_a_rack(node) or not (needed and seen and seen["version"] and loaded) or seen["version"] == loaded:
         return
-    yield VERSION.fail(
-        node.name,
-        f"the fabric manager has version {seen['version']}, but the driver has version {loaded}",
-        "The versions must be identical. Install matching versions with",
-        GPU_STACK,
-        observed=seen["version"],
-        expected=loaded,
-        evidence=evidence("nv-fabricmanager --version", seen["version"]),
-    )
+    summary = f"the fabric manager has version {seen['version']}, but the driver has version {loaded}"
+    fix = "The versions must be identical. Install matching versions with", GPU_STACK
+    said = evidence("nv-fabricmanager --version", seen["version"])
+    yield VERSION.fail(node.name, summary, *fix, observed=seen["version"], expected=loaded, evidence=said)
 
 
 def state(node: GpuNode) -> Iterator[Said]:
     if any(active(node)):
         yield STATE.skip("the fabric manager is not running (see fabric_manager.inactive)")
         return
-    by_state = defaultdict(list)
-    for gpu in node.gpus:
-        fabric = gpu["fabric"]
-        if not fabric or fabric["state"].lower() == "not supported":
-            continue
-        said = fabric["state"]
-        if said.lower() == "completed" and (fabric["status"] or "").lower() not in ("", "success", "nvml_success"):
-            said = f"{said}, {fabric['status']}"
-        if said.lower() != "completed":
-            by_state[said].append(gpu)
-    for said, gpus in by_state.items():
+    for said, gpus in node.by(_unfinished).items():
+        summary = f"the fabric state of {node.named(gpus)} is: {said}"
+        shown = {"observed": said, "expected": "Completed, Success"}
         yield STATE.fail(
-            node.name,
-            f"the fabric state of {node.named(gpus)} is: {said}",
-            *_way_out(node),
-            observed=said,
-            expected="Completed, Success",
-            evidence=evidence("nvidia-smi -q -x", f"fabric state {said}"),
+            node.name, summary, *_way_out(node), **shown, evidence=evidence("nvidia-smi -q -x", f"fabric state {said}")
         )
+
+
+def _unfinished(gpu: Gpu) -> str:
+    """Return the fabric state of a GPU that has not joined its fabric."""
+    said = gpu["fabric"]["state"] if gpu["fabric"] else ""
+    if said.lower() == "completed" and (gpu["fabric"]["status"] or "").lower() not in ("", "success", "nvml_success"):
+        return f"{said}, {gpu['fabric']['status']}"
+    return "" if said.lower() in ("completed", "not supported") else said
 
 
 def _way_out(node: GpuNode) -> tuple[str, str]:
@@ -239,28 +224,22 @@ def _fault(part: str, value: str) -> str:
 
 
 def imex(node: GpuNode) -> Iterator[Said]:
-    clustered = [gpu for gpu in node.gpus if _clustered(gpu)]
-    if clustered and node.facts["imex"] != "active":
-        yield IMEX.warn(
-            node.name,
-            f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, but nvidia-imex is "
-            f"{node.facts['imex'] or 'not installed'}, so memory cannot be shared over NVLink",
-            observed=node.facts["imex"],
-            expected="active",
+    for clustered in node.by(_clustered).values() if node.facts["imex"] != "active" else ():
+        there = node.facts["imex"] or "not installed"
+        summary = (
+            f"{node.have(clustered)} NVLink to other nodes, but nvidia-imex is {there}, so memory cannot be shared "
         )
+        yield IMEX.warn(node.name, f"{summary}over NVLink", observed=node.facts["imex"], expected="active")
 
 
 def log(node: GpuNode) -> Iterator[Said]:
     seen = node.facts["fabric_manager"]
     faults = [line for line in seen["log"] if FAULTS.search(line)] if seen else []
     if faults:
-        yield LOG.fail(
-            node.name,
-            f"the fabric manager has logged a fault since its start: {faults[-1][:200]}",
-            "Restart the fabric manager and reset all GPUs. If the fault recurs, replace the board. Show the log with",
-            "sudo tail -n 50 /var/log/fabricmanager.log",
-            evidence=evidence("/var/log/fabricmanager.log", few([line[:300] for line in faults[-3:]])),
-        )
+        summary = f"the fabric manager has logged a fault since its start: {faults[-1][:200]}"
+        fix = "Restart the fabric manager and reset all GPUs. If the fault recurs, replace the board. Show the log with"
+        said = evidence("/var/log/fabricmanager.log", few([line[:300] for line in faults[-3:]]))
+        yield LOG.fail(node.name, summary, fix, "sudo tail -n 50 /var/log/fabricmanager.log", evidence=said)
 
 
 RULES = (absent, active, version, state, health, imex, log)

@@ -71,8 +71,9 @@ PCIE_SLOW = Check(
     "gpu.pcie.slow",
     seen="recording",
     reads="the current and configured generation of the PCIe link, and the generations that GPU and slot support",
-    fires="warn: the link is configured for a lower generation than both ends support, or runs below the configured "
-    "generation under load. The current generation of an idle link is ignored, because idle links save power",
+    fires="warn: the link is configured for a lower generation than both ends support or, on boards with NVLink, than "
+    "other GPUs are, or runs below the configured generation under load. The current generation of an idle link is "
+    "ignored, because idle links save power",
     fix="Reseat the GPU, and check the PCIe link speed setting in the firmware",
 )
 PROCESS_FOREIGN = Check(
@@ -204,6 +205,11 @@ def _slow(node: GpuNode, gpu: Gpu) -> tuple[str, int, int] | None:
     both = min(device or 0, slot or 0)
     if most and most < both:
         return f"is limited to generation {most}, but both ends support {both}", most, both
+    # The slots of a board with NVLink are equal.
+    model = model_of(gpu["name"])
+    alike = [other["link"]["generation_max"] or 0 for other in node.gpus if other["name"] == gpu["name"]]
+    if most and model and model.links and most < max(alike):
+        return f"is limited to generation {most}, but to {max(alike)} on other GPUs", most, max(alike)
     if _busy(gpu) and now and most and now < most:
         return f"runs at generation {now} under load, but is set to generation {most}", now, most
     return None
