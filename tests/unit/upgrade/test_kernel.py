@@ -37,10 +37,7 @@ def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
         name: tuple(given.get("known", {}).get(name, (*those, packages[name].version)))
         for name, those in offered.items()
     }
-    kernels = {
-        release: kernel_seen.InstalledKernel(**{**of, "module": kernel_seen.Module(*of.get("module", ("", "")))})
-        for release, of in given.get("kernels", {}).items()
-    }
+    kernels = {release: kernel_of(of) for release, of in given.get("kernels", {}).items()}
     bootable = tuple(given.get("bootable", ()))
     rest = {name: given[name] for name in ("loaded", "free", "menu", "runs") if name in given}
     return kernel_seen.Kernels(
@@ -55,31 +52,30 @@ def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
     )
 
 
-def boot_of(seen: kernel_seen.Kernels, case: dict[str, Any]) -> BootFacts:
-    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu. initramfs: the kernels
-    with an initramfs."""
-    kernels: dict[str, KernelFacts] = {
-        name: {
-            "module": of.module.version,
-            "module_path": of.module.path,
-            "headers": of.headers,
-            "has_initramfs": name in case.get("initramfs", ()),
-            "initramfs_old": False,
-            "since_boot": False,
-            "module_why": "",
-            "built_for": "",
-            "signer": "",
-            "license": "",
-        }
-        for name in seen.bootable
-        if (of := seen.of(name))
+def kernel_of(given: dict[str, Any]) -> KernelFacts:
+    """Return an installed kernel. module: version and path."""
+    version, path = given.get("module", ("", ""))
+    return {
+        "module": version,
+        "module_path": path,
+        "headers": given.get("headers", False),
+        "has_initramfs": given.get("initramfs", False),
+        "initramfs_old": False,
+        "since_boot": False,
+        "module_why": "",
+        "built_for": "",
+        "signer": "",
+        "license": "",
     }
-    boots = case.get("boots", "")
+
+
+def boot_of(seen: kernel_seen.Kernels, boots: str) -> BootFacts:
+    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu."""
     return {
         "loaded": seen.loaded,
         "running": seen.running,
         "bootable": seen.bootable,
-        "kernels": kernels,
+        "kernels": {name: seen.kernels.get(name, kernel_of({})) for name in seen.bootable},
         "boots": boots,
         "boots_why": "" if boots else "there is no boot menu",
     }
@@ -114,7 +110,7 @@ def test_kernel_fix_of_a_node_matches_the_case(case: dict[str, Any]) -> None:
 def test_kernel_is_checked_before_and_after_the_reboot(case: dict[str, Any]) -> None:
     fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
-    assert kernel.unready(seen, fix, next_boot(boot_of(seen, case))) == case.get("unready", "")
+    assert kernel.unready(seen, fix, next_boot(boot_of(seen, case.get("boots", "")))) == case.get("unready", "")
     assert kernel.wrong_after(seen, fix, case.get("loaded_before", "")) == case.get("wrong_after", "")
 
 

@@ -25,11 +25,10 @@ DKMS = "/dkms/"
 NEXT_BOOT = Check(
     "sw.next_boot",
     seen="stand-in",
-    reads="the kernels in /boot, GRUB's menu and the entry that it boots next, and for that kernel: the NVIDIA module"
-    " (modinfo), its signature, and the initramfs. Also the state of Secure Boot",
-    fires="the next boot starts a kernel on which the driver would not work (warn): there is no module for exactly this"
-    " kernel, the module has another version or a rejected signature, or the initramfs is missing or outdated. unknown:"
-    " the module could not be checked",
+    reads="GRUB's menu and environment, and for the kernel that it boots next: the NVIDIA module (modinfo), its"
+    " signature, Secure Boot, and the initramfs",
+    fires="the driver would not work after the next boot (warn): no module for exactly this kernel, a module of another"
+    " version or with a rejected signature, or no current initramfs. unknown: the module could not be checked",
     fix="Do not reboot the node. Run the step gpu_stack, which repairs the driver, with",
     command=playbook("playbooks/gpu_stack.yml"),
 )

@@ -126,13 +126,13 @@ def started_with(seen: Kernels, answer: AptSimulation) -> str:
 def missing(seen: Kernels, answer: AptSimulation) -> list[str]:
     """Return the additional packages that the driver's module needs for the new kernel."""
     start = started_with(seen, answer)
-    kernel = seen.of(start)
+    kernel = seen.kernels.get(start)
     there = {*seen.packages, *answer.installs}
     words = []
-    if _builds(seen) and not kernel.headers and f"linux-headers-{start}" not in there:
+    if _builds(seen) and not (kernel and kernel["headers"]) and f"linux-headers-{start}" not in there:
         words.append(f"linux-headers-{start}")
     prebuilt = next((name for name in seen.packages if _prebuilt_for(name, seen.running)), "")
-    if prebuilt and not kernel.module.version:
+    if prebuilt and not (kernel and kernel["module"]):
         name = f"{prebuilt.removesuffix(seen.running)}{start}"
         words += [] if name in there else [name]
     return words
@@ -145,8 +145,8 @@ def _prebuilt_for(name: str, release: str) -> bool:
 
 def _builds(seen: Kernels) -> bool:
     """Return whether modules of the running kernel were built on the node. If so, the new kernel needs its headers."""
-    now = seen.of(seen.running)
-    return DKMS in now.module.path or ("dkms" in seen.packages and now.headers)
+    now = seen.kernels.get(seen.running)
+    return now is not None and (DKMS in now["module_path"] or ("dkms" in seen.packages and now["headers"]))
 
 
 def decide(node: str, seen: Kernels, words: Sequence[str], answer: AptSimulation) -> KernelFix:
@@ -186,12 +186,13 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
     if any(image_of(name) for name in answer.installs) and seen.free is not None and seen.free < ROOM:
         free = f"/boot has {seen.free // 1_000_000} MB free, but a kernel requires {ROOM // 1_000_000} MB"
         yield f"{free}. To remove old kernels, run on the node: sudo apt-get autoremove"
-    now, start = seen.of(seen.running).module, started_with(seen, answer)
-    if now.path and not seen.of(start).module.version and not _builds(seen):
+    start = started_with(seen, answer)
+    now, new = seen.kernels.get(seen.running), seen.kernels.get(start)
+    if now and now["module_path"] and not (new and new["module"]) and not _builds(seen):
         prebuilt = any(_prebuilt_for(name, start) for name in (*seen.packages, *answer.installs))
         if not prebuilt:
             yield (
-                f"the driver's module ({now.path}) is neither built by dkms nor from a package, so {start} "
+                f"the driver's module ({now['module_path']}) is neither built by dkms nor from a package, so {start} "
                 "would have no module: reinstall the driver with dkms or with Muster (docs/gpu_driver.md)"
             )
 

@@ -35,22 +35,6 @@ class KernelPackage:
 
 
 @dataclass(frozen=True)
-class Module:
-    """The driver module for one kernel. path: "" if there is no module."""
-
-    version: str = ""
-    path: str = ""
-
-
-@dataclass(frozen=True)
-class InstalledKernel:
-    """The installed files of one kernel."""
-
-    headers: bool = False
-    module: Module = field(default_factory=Module)
-
-
-@dataclass(frozen=True)
 class Kernels:
     """The kernels of one node. bootable: bootable kernels, the newest last. loaded: version of the loaded driver.
 
@@ -63,7 +47,7 @@ class Kernels:
 
     running: str
     bootable: tuple[str, ...] = ()
-    kernels: Mapping[str, InstalledKernel] = field(default_factory=dict)
+    kernels: Mapping[str, KernelFacts] = field(default_factory=dict)
     loaded: str = ""
     packages: Mapping[str, KernelPackage] = field(default_factory=dict)
     offered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -73,9 +57,6 @@ class Kernels:
     machine: str = ""
     free: int | None = None
     menu: Mapping[str, str] = field(default_factory=dict)
-
-    def of(self, release: str) -> InstalledKernel:
-        return self.kernels.get(release, InstalledKernel())
 
     @property
     def flavour(self) -> str:
@@ -155,14 +136,9 @@ def read_stack(stack: DriverStackFacts) -> Kernels:
     return Kernels(
         running=stack["running"],
         bootable=tuple(release for release in stack["bootable"] if _NAME.fullmatch(release)),
-        kernels={name: _kernel(seen) for name, seen in stack["kernels"].items()},
+        kernels=stack["kernels"],
         loaded=stack["loaded"],
     )
-
-
-def _kernel(seen: KernelFacts) -> InstalledKernel:
-    module = Module(seen["module"], seen["module_path"])
-    return InstalledKernel(seen["headers"], module)
 
 
 def _packages(shown: str) -> dict[str, KernelPackage]:

@@ -159,10 +159,9 @@ class Drifting:
 
 
 def advice(node: str, answer: Json, floors: Sequence[SecurityFloor]) -> Iterator[Finding | Skipped]:
-    """Judge the next boot, and compare versions of packages, kernel and firmware with the security floors."""
+    """Judge the next boot, and compare Muster's packages, the kernel and the firmware with the security floors."""
     now, boot = answer["now"], next_boot_facts(answer["boot"])
     packages = now.get("packages", {})
     driver = library_version(packages)
     yield from findings(node, next_boot(boot, driver, boot["secure_boot"], boot["key_enrolled"]))
-    firmware = {name: version for name, version in now["firmware"].items() if name.startswith("adapter ")}
-    yield from below(node, floors, {**packages, "driver": driver}, now["kernel"], firmware)
+    yield from below(node, floors, {**packages, "driver": driver}, now["kernel"], now["firmware"])
