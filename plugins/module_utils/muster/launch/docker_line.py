@@ -68,7 +68,8 @@ def equivalent(command: Sequence[str]) -> str:
     options, notes = launch_options(line)
     shown = playbook_with("playbooks/launch.yml", options)
     why = "its processes belong to the container engine, so a launch cannot stop them"
-    return f"launch_command is {command[0]} run: {why}. Equivalent: {shown or 'launch_image with launch_script'}. {'. '.join(notes)}."
+    instead = f"Equivalent: {shown or 'launch_image with launch_script'}"
+    return f"launch_command is {command[0]} run: {why}. {'. '.join([instead, *notes])}."
 
 
 def launch_options(line: DockerLine) -> tuple[dict[str, Any], list[str]]:
