@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
+from muster.gpu_stack import spark_cable
 from muster.gpu_stack.model import StackNodeFacts, StackRequest
 from muster.gpu_stack.packages import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.rdma import DOCA
@@ -58,6 +59,7 @@ OF_THE_CLUSTER = (
 )
 REPLACE, REMOVE_RUNFILE = "nvidia_driver_replace", "nvidia_driver_remove_runfile"
 OF_A_NODE = (
+    *("cluster_address", "cluster_interface"),
     *("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", REPLACE, REMOVE_RUNFILE),
     *(f"{part}_mode" for part in PARTS),
     *RDMA_OPTIONS,
@@ -112,8 +114,13 @@ class ActionModule(ControllerAction):
         result["repositories"] = repositories
         result["rdma"] = {node: {**asdict(part), "refusals": [*map(str, part.refusals)]} for node, part in rdma.items()}
         if self.options["shows"] != "nothing":
-            result["msg"] = report(stack) if self.options["shows"] == "stack" else drivers(stack)
+            result["msg"] = report(stack) + self._cable(nodes) if self.options["shows"] == "stack" else drivers(stack)
         return result
+
+    def _cable(self, nodes: list[StackNodeFacts]) -> str:
+        sparks = [seen.node for seen in nodes if spark_cable.has_cable(seen.gpus, seen.model)]
+        at = {name: (self._values[name]["cluster_interface"], self._values[name]["cluster_address"]) for name in sparks}
+        return f"\n\n{spark_cable.plan(at)}" if at else ""
 
     def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[StackNodeFacts], dict[str, Any]]:
         """Return the facts of every node for which a plan is possible, and the cluster's values from the inventory."""

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from cases import cases
+from cases import cases, document_of
 from launch_shapes import a_plan
 from muster.acceptance import bandwidth, collectives, reports, transport
 from muster.verdict.check import collect
+from paths import ROOT
 from payload_parts import part
 
 nccl_log = part("nccl_log")
+TABLE = document_of(ROOT / "roles/ddp_smoke/files/gpu_rates.yml")
 SUBJECTS = (collectives, bandwidth, transport)
 
 
@@ -32,7 +34,8 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
                 own.update(nccl_log.parse(own.pop("log")))
             status = by_rank.get("status", "ok")
             events.append({"event": "stage", "stage": stage, "status": status, "facts": own, "from_rank": rank})
-    bounds = reports.Bounds(busbw_floor=case.get("floor", 0.0), rails=tuple(case.get("rails", ())))
+    rails = tuple(case.get("rails", ()))
+    bounds = reports.Bounds(busbw_floor=case.get("floor", 0.0), rails=rails, gpu_rates=TABLE)
     return reports.read(plan, events, "quick", tuple(case["facts"]), bounds)
 
 
@@ -42,6 +45,7 @@ def test_communication_reports_produce_the_expected_findings(case: dict[str, Any
     judged = collect(said for subject in SUBJECTS for said in subject.judge(seen))
     shown = [f for f in judged.findings if f.status != "pass" or case.get("passes")]
     assert [f"{f.id} {f.status} {f.node}: {f.summary}" for f in shown] == case["expect"]["findings"]
+    assert [f.fix["text"] for f in shown if "known" in case] == case.get("known", [])
     assert [f.fix["command"] for f in shown if "command" in f.fix] == case["expect"].get("fixes", [])
     assert [f"{one['id']}: {one['why']}" for one in judged.skipped] == case["expect"].get("skipped", [])
     for subject, wanted in case["expect"].get("measured", {}).items():

@@ -11,6 +11,8 @@ from ..verdict.check import Check
 from ..verdict.commands import shell
 from ..verdict.words import few, plural
 from .collectives import listed
+from .device import short
+from .link_floors import FABRIC, LinkFloor, link_floor
 from .reports import number
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ BANDWIDTH = Check(
     reads="all-reduce busbw (as defined by nccl-tests) over all ranks, inside each node, and across nodes with one "
     "rank per node; the measured rates of the RDMA adapters (rails.json)",
     fires="fail: busbw is below ddp_smoke_busbw_floor, if that option is set. warn: busbw over RDMA is less than "
-    f"{SLOW_RDMA:.0%} of the median adapter rate in rails.json. Gloo is not compared with adapter rates",
+    f"{SLOW_RDMA:.0%} of the median adapter rate in rails.json, or less than other sites reach with the same GPUs "
+    "(links in gpu_rates.yml). Gloo is not compared",
     fix="Check the slow links that the finding names (inside a node or between nodes), and the findings of "
     "smoke.pairs and smoke.sockets",
 )
@@ -152,8 +155,33 @@ def whole(reports: Reports) -> Iterator[Said]:
             observed=gbps(rate),
             expected=gbps(SLOW_RDMA * rail),
         )
+    elif several and (others := of_others(reports)) and (large := largest(reports)) and large < others.gbps:
+        fix = others.known_causes(large) or BANDWIDTH.fix
+        text = f"all-reduce busbw over all ranks is {gbps(large)}, below what other sites reach with the same GPUs"
+        yield BANDWIDTH.warn(reports.head, text, fix, observed=gbps(large), expected=others.basis)
     else:
         yield BANDWIDTH.passed(reports.head, text)
+
+
+def of_others(reports: Reports) -> LinkFloor | None:
+    """Return what other sites reach over RDMA with these GPUs; None if unknown, or if the nodes differ."""
+    models = {str(said.get("device")) for said in reports.facts("world").values()}
+    ranks = {len(entry.ranks) for entry in reports.plan.nodes}
+    if len(models) != 1 or len(ranks) != 1 or not over_rdma(reports):
+        return None
+    return link_floor(reports.bounds.gpu_rates, FABRIC, short(models.pop()), ranks.pop())
+
+
+def largest(reports: Reports) -> float | None:
+    """Return the best all-reduce busbw over all ranks with large messages; None if none was sent."""
+    rates = [
+        point["busbw"]
+        for curve in curves(reports)
+        if (curve["collective"], curve["level"]) == ("all_reduce", "all")
+        for point in curve["points"]
+        if point["bytes"] >= INSIDE_BYTES
+    ]
+    return max(rates, default=None)
 
 
 def over_rdma(reports: Reports) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..verdict.check import Check
 from ..verdict.words import plural
 from . import agreement
+from .link_floors import PEER as PEER_LINK
+from .link_floors import link_floor
 from .reports import finite
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ PEER = Check(
     seen="stand-in",
     reads="the rate of copies between the GPUs of a node, one pair at a time",
     fires=f"on nodes with NVSwitches (median of {SWITCHED_GBPS:.0f} GB/s or more), a pair of GPUs reaches less than "
-    f"{FAR:.0%} of the node's median (warn)",
+    f"{FAR:.0%} of the node's median (warn), or all pairs reach less than other sites (links in gpu_rates.yml; warn)",
     fix="Check the NVLinks of both GPUs: nvidia-smi nvlink -s",
 )
 DCGM = Check(
@@ -233,6 +235,14 @@ def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
         if middle is None or middle < SWITCHED_GBPS:
             continue
         compared += len(pairs)
+        model = short(models[pairs[0][0]])
+        others = link_floor(reports.bounds.gpu_rates, PEER_LINK, model)
+        if others and middle < others.gbps:
+            found = True
+            text = (
+                f"the GPUs copy to each other at {middle:.3g} GB/s (median), below what other sites reach with {model}"
+            )
+            yield PEER.warn(node, text, observed=f"{middle:.3g} GB/s", expected=others.basis)
         for rank, peer, value in pairs:
             if value < FAR * middle:
                 found = True

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import docker_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -268,6 +270,8 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
     """
     if not command:
         return []
+    if instead := docker_line.equivalent(command):
+        return [instead]
     found = []
     first, has_place = command[0], any(SCRIPT in word for word in command)
     if not first:

@@ -72,6 +72,14 @@ def playbook(path: str, tags: str = "", **variables: object) -> str:
     return _with_extra(["ansible-playbook", path, *(["--tags", tags] if tags else [])], variables)
 
 
+def playbook_with(path: str, variables: Mapping[str, Any]) -> str:
+    """Return a command that runs a playbook with variables of any type, as JSON."""
+    words = [word for value in variables.values() for word in (value if isinstance(value, (list, dict)) else [value])]
+    if not all(usable(f"={word}") for word in map(str, words)):
+        return ""
+    return shlex.join(["ansible-playbook", path, "-e", json.dumps(variables, ensure_ascii=False)])
+
+
 def again(**variables: object) -> str:
     """Return the command of this run with additional variables."""
     return _with_extra(["ansible-playbook", "..."], variables)
