@@ -105,7 +105,7 @@ def test_a_fault_is_named_with_its_owner_and_ends_with_the_fault(nodes: dict[str
         assert done.returncode == 1
         assert done.stdout.startswith("node: ")
         answer = checked(machine)
-        assert (answer["owner"], answer["faults"]) == ("node", ["launch.disk"])
+        assert (answer["owner"], answer["faults"]) == ("node", ["node.disk.small"])
         status = play("playbooks/status.yml").stdout
         assert answer["reason"] in status.replace("\n", " ")
         until(lambda: firing(nodes["node1"], "MusterNodeFault", "node2"), PATIENCE, "the alert fires")
