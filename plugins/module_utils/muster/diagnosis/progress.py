@@ -121,7 +121,7 @@ def silent(case: LaunchCase) -> dict[int, str]:
     heard |= {one["node"] for one in case.seen["nodes"] if one["log"]}
     said = f"{times} ranks timed out in collective {number} ({operation})"
     there = (one for one in case.seen["ranks"] if one["node"] in heard and one["rank"] not in known)
-    return {one["rank"]: said for one in there}
+    return {one["rank"]: said for one in there if "WorkNCCL(" not in one["stderr"]}  # in another group
 
 
 def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
