@@ -48,6 +48,7 @@ BY_HAND = {
 }
 # Programs that the logs try to run, Ansible's own, and those of the commands.
 PROGRAMS = ("ansible", "ansible-playbook", "df", "touch", "umount", "id", "ssh", "sh", "curl", "n1", *BY_HAND)
+TRIED: set[str] = set()
 STUB = """#!/bin/sh
 { printf 'started'; for word in "${0##*/}" "$@"; do printf '\\0%s' "$word"; done; printf '\\n'; } >> "$STARTED"
 """
@@ -136,7 +137,8 @@ def test_hostile_names_from_other_sources_do_not_appear_in_commands(value: str, 
 def check(known: LaunchCase, stubs: Path) -> None:
     printed = {command for command in commands_of(known) if command}
     assert printed, "no command is printed"
-    for command in printed:
+    for command in printed - TRIED:  # commands without a name from the log are the same for all logs
+        TRIED.add(command)
         words = shlex.split(command)
         assert started(command, stubs) == [words]
         assert words[0] in ("ansible", *BY_HAND) or command in WITHOUT_NAMES
