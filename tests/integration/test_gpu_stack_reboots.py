@@ -93,6 +93,32 @@ def test_nodes_with_newer_kernels_reboot_in_turn(gpu_cluster: GpuCluster, same: 
         assert loaded(node) == driver
 
 
+def test_kernel_without_headers_is_not_booted(gpu_cluster: GpuCluster, same: dict[str, str], driver: str) -> None:
+    """dkms builds nothing for such a kernel, so that the driver would be gone after a reboot."""
+    newest = "6.8.0-99-generic"
+    newer = renamed(read_packages(), "6.8.0-90", "6.8.0-94")
+    image = [one for one in renamed(read_packages(), "6.8.0-90", "6.8.0-99") if one["name"] == f"linux-image-{newest}"]
+    gpu_cluster.served.publish([*read_packages(), *newer, *image])
+    _, node = gpu_cluster.nodes
+    install = f"apt-get -qq update && apt-get -qq -y install linux-image-{newest}"
+    node.inside("sh", "-c", f"export DEBIAN_FRONTEND=noninteractive; {install}")
+    assert not node.inside("modinfo", "-k", newest, "nvidia", check=False).stdout
+    before = boots(gpu_cluster)
+    refused = gpu_cluster.play(extravars=same)
+    assert refused.rc != 0
+    assert f"the kernel {newest} has no driver module, but driver {driver} is installed" in refused.stdout
+    assert boots(gpu_cluster) == before
+    # Nothing has to reboot the node to show the problem.
+    why = f"starts the kernel {newest}, and it has no module of driver {driver} and no headers to build one"
+    assert f"node2: the next boot probably {why}" in gpu_cluster.play("playbooks/inspect.yml").stdout
+    assert f"kernel {newest}" in gpu_cluster.play("playbooks/status.yml").stdout
+    node.inside("apt-get", "-qq", "-y", "purge", f"linux-image-{newest}")
+    result = gpu_cluster.play(extravars=same)
+    assert result.rc == 0, result.stdout
+    assert boots(gpu_cluster) == before
+    assert loaded(node) == driver
+
+
 def test_failed_reboot_stops_the_remaining_reboots(gpu_cluster: GpuCluster, older: dict[str, str], driver: str) -> None:
     first, second = gpu_cluster.nodes
     before = boots(gpu_cluster)
