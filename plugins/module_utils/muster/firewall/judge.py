@@ -21,7 +21,7 @@ from .published import PUBLISHED, published
 from .walk import Packet, PacketOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..network.listeners import ListeningSocket
     from ..verdict.finding import Finding
