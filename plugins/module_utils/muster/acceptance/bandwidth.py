@@ -156,9 +156,10 @@ def whole(reports: Reports) -> Iterator[Said]:
             expected=gbps(SLOW_RDMA * rail),
         )
     elif several and (others := of_others(reports)) and (large := largest(reports)) and large < others.gbps:
-        fix = others.known_causes(large) or BANDWIDTH.fix
         text = f"all-reduce busbw over all ranks is {gbps(large)}, below what other sites reach with the same GPUs"
-        yield BANDWIDTH.warn(reports.head, text, fix, observed=gbps(large), expected=others.basis)
+        yield BANDWIDTH.warn(
+            reports.head, text, others.known_causes(large) or BANDWIDTH.fix, observed=gbps(large), expected=others.basis
+        )
     else:
         yield BANDWIDTH.passed(reports.head, text)
 
@@ -172,12 +173,12 @@ def of_others(reports: Reports) -> LinkFloor | None:
     return link_floor(reports.bounds.gpu_rates, FABRIC, short(models.pop()), ranks.pop())
 
 
-def largest(reports: Reports) -> float | None:
-    """Return the best all-reduce busbw over all ranks with large messages; None if none was sent."""
+def largest(reports: Reports, node: str = "") -> float | None:
+    """Return the best all-reduce busbw with large messages, inside a node or over all ranks; None if none was sent."""
     rates = [
         point["busbw"]
         for curve in curves(reports)
-        if (curve["collective"], curve["level"]) == ("all_reduce", "all")
+        if curve["collective"] == "all_reduce" and (curve["node"] == node if node else curve["level"] == "all")
         for point in curve["points"]
         if point["bytes"] >= INSIDE_BYTES
     ]
@@ -274,20 +275,13 @@ def inside(reports: Reports) -> Iterator[Said]:
         node = entry.node
         said = reports.facts("world").get(entry.ranks[0], {}) if entry.ranks else {}
         known = next((rate for name, rate in INSIDE.items() if name in str(said.get("device"))), None)
-        alone = len(reports.plan.nodes) == 1
-        rates = [
-            point["busbw"]
-            for curve in curves(reports)
-            if curve["collective"] == "all_reduce" and (curve["node"] == node or (alone and curve["level"] == "all"))
-            for point in curve["points"]
-            if point["bytes"] >= INSIDE_BYTES
-        ]
-        if known is None or len(entry.ranks) != INSIDE_RANKS or not rates:
+        rate = largest(reports, node) or (largest(reports) if len(reports.plan.nodes) == 1 else None)
+        if known is None or len(entry.ranks) != INSIDE_RANKS or rate is None:
             continue
-        text = f"all-reduce busbw between the {INSIDE_RANKS} GPUs is {gbps(max(rates))}"
-        if max(rates) < SLOW_INSIDE * known:
+        text = f"all-reduce busbw between the {INSIDE_RANKS} GPUs is {gbps(rate)}"
+        if rate < SLOW_INSIDE * known:
             text += f"; published acceptance tests require {known:g} GB/s for this model"
-            yield NVLINK.warn(node, text, observed=gbps(max(rates)), expected=gbps(SLOW_INSIDE * known))
+            yield NVLINK.warn(node, text, observed=gbps(rate), expected=gbps(SLOW_INSIDE * known))
         else:
             yield NVLINK.passed(node, text)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.commands import playbook_with
 from ..verdict.masking import SECRET_NAME
@@ -13,25 +13,22 @@ if TYPE_CHECKING:
 
 ENGINES = ("docker", "podman", "nvidia-docker")
 # Options of docker run without a value: https://docs.docker.com/reference/cli/docker/container/run/
-FLAGS = frozenset(
-    {
-        *("--detach", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged"),
-        *("--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty"),
-    }
-)
+FLAGS = "--detach --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet".split()
+FLAGS += "--read-only --rm --sig-proxy --tty".split()
 SHORT_FLAGS = frozenset("diPtq")
 LONG = {"-e": "--env", "-v": "--volume", "-w": "--workdir", "-p": "--publish", "-u": "--user"}
+# Before the script: torchrun, its older names, or only Python.
+TORCHRUN = re.compile(r"(\S*/)?(torchrun( .*)?|python[\d.]*( -m torch\.distributed\.\w+( .*)?)?)")
 DROPPED = "--gpus, --ipc, --network, --shm-size and --ulimit are not needed"
 RANKS = "Muster sets the options of torchrun; the number of ranks of a node is cluster_nproc_per_node"
 
 
-@dataclass
-class DockerLine:
+class DockerLine(NamedTuple):
     """A parsed `docker run`. options: (long name, value). words: the command inside the container."""
 
-    options: list[tuple[str, str]] = field(default_factory=list)
-    image: str = ""
-    words: list[str] = field(default_factory=list)
+    options: list[tuple[str, str]]
+    image: str
+    words: list[str]
 
     def all(self, name: str) -> list[str]:
         return [value for option, value in self.options if option == name]
@@ -39,25 +36,20 @@ class DockerLine:
 
 def parsed(command: Sequence[str]) -> DockerLine | None:
     """Return the parsed line; None if the command is not `docker run` or has no image."""
-    rest = list(command)
-    if not rest or rest.pop(0).rpartition("/")[2] not in ENGINES:
-        return None
+    engine, *rest = command
     if rest[:1] == ["container"]:
         rest.pop(0)
-    if not rest or rest.pop(0) != "run":
+    if engine.rpartition("/")[2] not in ENGINES or not rest or rest.pop(0) != "run":
         return None
-    found = DockerLine()
+    options = []
     while rest and rest[0].startswith("-"):
         option, equals, value = rest.pop(0).partition("=")
         if not option.startswith("--") and len(option) > 2 and not set(option[1:]) <= SHORT_FLAGS:
             option, equals, value = option[:2], "=", option[2:]  # as in -v/data:/data
         if not equals and option not in FLAGS and (option.startswith("--") or not set(option[1:]) <= SHORT_FLAGS):
             value = rest.pop(0) if rest else ""
-        found.options.append((LONG.get(option, option), value))
-    if not rest:
-        return None
-    found.image, *found.words = rest
-    return found
+        options.append((LONG.get(option, option), value))
+    return DockerLine(options, rest[0], rest[1:]) if rest else None
 
 
 def equivalent(command: Sequence[str]) -> str:
@@ -94,15 +86,7 @@ def launch_options(line: DockerLine) -> tuple[dict[str, Any], list[str]]:
 
 def program_of(words: Sequence[str]) -> dict[str, Any]:
     """Return the options for the command inside the container. Options of torchrun are left out."""
-    script = next((at for at, word in enumerate(words) if word.endswith(".py") and not word.startswith("-")), None)
-    if script is None or not words or not is_torchrun(words[:script]):
+    script = next((at for at, word in enumerate(words) if word.endswith(".py") and not word.startswith("-")), 0)
+    if not TORCHRUN.fullmatch(" ".join(words[:script])):
         return {"launch_command": [*words]}
     return {"launch_script": words[script], "launch_args": [*words[script + 1 :]]}
-
-
-def is_torchrun(words: Sequence[str]) -> bool:
-    """Return whether the words before a script call torchrun, its older names, or only Python."""
-    program = words[0].rpartition("/")[2] if words else ""
-    module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
-    python = program.startswith("python") and (not module or module[0].startswith("torch.distributed."))
-    return program == "torchrun" or python

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .lock import MOST_ASKED
 from .request import EnvironmentRequestError, canonical_name, parse_range
 from .requirements import ANY_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MOST_SHOWN = 50  # packages of pip
 # Packages whose name in conda-forge differs from the one in PyPI:
 # https://github.com/conda/grayskull/blob/main/grayskull/strategy/config.yaml
 CONDA_NAMES = {
@@ -50,9 +50,14 @@ def of_pip(section: Mapping[Any, Any]) -> Iterator[str]:
     if [*section] != ["pip"] or not isinstance(lines, list):
         yield f"dependency {str(section)[:100]!r} is not a valid conda spec"
         return
+<<<<<<< HEAD
     found: list[str] = []
     others: list[str] = []
     for line in lines[:MOST_SHOWN]:
+=======
+    found, others = [], []
+    for line in lines[:MOST_ASKED]:
+>>>>>>> labs
         spec = conda_spec(str(line))
         (found if spec else others).append(spec or repr(str(line)[:100]))
     if found:
@@ -63,8 +68,6 @@ def of_pip(section: Mapping[Any, Any]) -> Iterator[str]:
             f"pip: {', '.join(others)} cannot be a conda package: remove it, or declare a second environment with"
             " requirements"
         )
-    if len(lines) > MOST_SHOWN:
-        yield f"{len(lines) - MOST_SHOWN} more packages of pip are not shown"
 
 
 def conda_spec(line: str) -> str:
@@ -75,7 +78,7 @@ def conda_spec(line: str) -> str:
     try:
         found = parse_range(line.partition(" #")[0], ANY_PYTHON)
     except EnvironmentRequestError:
-        return ""
+        found = None
     if found is None:
         return ""
     versions = f" =={found.version.partition('+')[0]}" if found.version else found.more.partition(";")[0]
