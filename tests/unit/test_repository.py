@@ -23,7 +23,7 @@ LINTERS = "an exception to the linters"
 FORBIDDEN = {
     "a registry or mirror: read it from the host at run time": (
         r"(pypi|pythonhosted)\.or" + r"g|deb\.debia" + r"n\.org|ubuntu\.co" + r"m/ubuntu|npmj" + r"s\.|"
-        r"docker\.i" + r"o|quay\.i" + r"o|gh" + r"cr\.io|n" + r"vcr\.io"
+        r"docker\.i" + r"o/|quay\.i" + r"o|gh" + r"cr\.io|n" + r"vcr\.io"
     ),
     "a path of one developer's machine": r"(?<![\w.}-])/(wor" + r"k|roo" + r"t|opt/whee" + r"ls)/",
     LINTERS: r"# *no" + r"qa|type: *igno" + r"re|pragma: no co" + r"ver",
@@ -87,6 +87,8 @@ def test_cluster_mode_is_the_default_of_every_mode() -> None:
         for name, option in declared.items()
         if {"manage", "verify"} <= {*option.get("choices", ())} and name != "cluster_mode"
     }
+    # What is installed on request only.
+    assert {modes.pop(name) for name in ("watch_mode", "monitoring_mode", "slurm_mode")} == {"off"}
     assert len(modes) == 16
     assert set(modes.values()) == {"{{ cluster_mode }}"}
     assert declared["cluster_mode"]["choices"] == ["manage", "verify"]

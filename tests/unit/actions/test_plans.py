@@ -124,7 +124,7 @@ def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = 
         one: {"version": of, "held": False, "state": "installed"} for one, of in packages.items()
     }
     seen["stack"] |= stack or {}
-    world.vars["look"] = {"facts": {**seen, "identity": {"machine": "x"}}}
+    world.vars["look"] = {"facts": {**seen, "key_enrolled": None, "identity": {"machine": "x"}}}
     request = HEALTHY["request"]
     node = {kind: [{"name": one} for one in request[kind]] for kind in ("pins", "driver", "fabric", "headers")}
     resolved = {

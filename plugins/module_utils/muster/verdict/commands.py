@@ -135,8 +135,7 @@ class OnNode:
 
     def there(self, values: Mapping[str, object]) -> str:
         """Return the command to run on the node itself; "" for a login."""
-        command = shell(self.command, **values)
-        return f"sudo {command}" if command and self.become else command
+        return shell(f"sudo {self.command}" if self.become else self.command, **values)
 
 
 def vault() -> str:

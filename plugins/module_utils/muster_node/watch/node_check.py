@@ -87,7 +87,7 @@ def only_one() -> None:
 
 
 def is_busy() -> bool:
-    """Return whether a launch, or another program that is no daemon of the driver, uses the node's GPUs."""
+    """Return whether a launch or another program, except daemons of the driver, uses the node's GPUs."""
     return bool(process.in_launches() or holders(driver_holders()["holders"], 0.0))
 
 

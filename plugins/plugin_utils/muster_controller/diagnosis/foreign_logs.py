@@ -74,8 +74,7 @@ class LogParts(NamedTuple):
 
 
 def read_standard_input() -> ForeignLogs:
-    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-        return _logs_of({"standard input": _parts(stream, LONGEST)})
+    return _logs_of({"standard input": _parts(sys.stdin.buffer, LONGEST)})
 
 
 def read_logs(where: str) -> ForeignLogs:

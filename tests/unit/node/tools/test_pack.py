@@ -31,11 +31,11 @@ TOOLS = {
     "image": {"as_user", "disk", "files", "process", "run", "sockets", "trees", "trust"},
     "inside": {"files", "run"},
     "at_work": {"as_user", "files", "process"},
-    "drift": {"files", "run"},
+    "drift": {"boot", "files", "run"},
     "jobs": {"as_user", "files", "process", "run", "trees"},
     "members": {"files", "trust"},
     "mtu": {"files", "run"},
-    "kernel": {"files", "run"},
+    "kernel": {"boot", "files", "run"},
     "launch": {
         *(
             "as_user",
@@ -58,7 +58,7 @@ TOOLS = {
     "shared_files": {"as_user"},
     "site_questions": {"files", "run"},
     "sshd": {"files", "run"},
-    "status": {"as_user", "disk", "files", "process", "run", "torch_version", "trees"},
+    "status": {"as_user", "boot", "check_results", "disk", "files", "process", "run", "torch_version", "trees"},
     "torch_facts": {"files", "torch_version"},
     "watcher": {"as_user", "files", "process", "run", "trees", "trust"},
 }
