@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 ENGINES = ("docker", "podman", "nvidia-docker")
 # Options of docker run without a value: https://docs.docker.com/reference/cli/docker/container/run/
-FLAGS = "--detach --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet".split()
-FLAGS += "--read-only --rm --sig-proxy --tty".split()
+FLAGS = (
+    *("--detach", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged"),
+    *("--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty"),
+)
 SHORT_FLAGS = frozenset("diPtq")
 LONG = {"-e": "--env", "-v": "--volume", "-w": "--workdir", "-p": "--publish", "-u": "--user"}
 # Before the script: torchrun, its older names, or only Python.
