@@ -50,11 +50,8 @@ def of_pip(section: Mapping[Any, Any]) -> Iterator[str]:
     if [*section] != ["pip"] or not isinstance(lines, list):
         yield f"dependency {str(section)[:100]!r} is not a valid conda spec"
         return
-    found: list[str] = []
-    others: list[str] = []
-    for line in lines[:MOST_ASKED]:
-        spec = conda_spec(str(line))
-        (found if spec else others).append(spec or repr(str(line)[:100]))
+    specs = {str(line): conda_spec(str(line)) for line in lines[:MOST_ASKED]}
+    found, others = [*filter(None, specs.values())], [repr(line[:100]) for line, spec in specs.items() if not spec]
     if found:
         shown = ", ".join(f'"{spec}"' for spec in found)
         yield f"packages of pip are not installed into conda environments: replace the section pip with {shown}"

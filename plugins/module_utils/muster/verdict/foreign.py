@@ -28,6 +28,9 @@ ADVICE = frozenset(
         playbook("site.yml", tags="launch_users", launch_users_mode="manage"),
         playbook("site.yml", tags="network", cluster_hosts_mode="manage"),
         playbook("site.yml", tags="network", shared_data_mode="manage"),
+        playbook("site.yml", tags="slurm", slurm_mode="manage"),
+        playbook("site.yml", tags="watch", monitoring_mode="manage"),
+        playbook("site.yml", tags="watch", watch_mode="manage"),
         playbook("site.yml", tags="workbench", workbench_mode="manage"),
     )
 )
