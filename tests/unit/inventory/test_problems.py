@@ -70,6 +70,9 @@ WITH_A_PLACE = (
     "container_toolkit",
     "dcgm",
     "health",
+    "watch",
+    "monitoring",
+    "slurm",
     "workbench",
 )
 DEFAULTS = {

@@ -92,7 +92,7 @@ def test_driver_plan_matches_the_case(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "next_boot")
-def test_next_boot_is_judged(case: dict[str, Any]) -> None:
+def test_next_boot_is_evaluated(case: dict[str, Any]) -> None:
     """Every case describes what differs on a node with an old running kernel and a new kernel that is booted next."""
     kernel: dict[str, Any] = {
         **dict.fromkeys(("module_why", "built_for", "license"), ""),

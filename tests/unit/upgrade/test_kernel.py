@@ -70,7 +70,7 @@ def kernel_of(given: dict[str, Any]) -> KernelFacts:
 
 
 def boot_of(seen: kernel_seen.Kernels, boots: str) -> BootFacts:
-    """Return the facts from which the next boot is judged. boots: the kernel in the boot menu."""
+    """Return the facts from which the next boot is evaluated. boots: the kernel in the boot menu."""
     return {
         "loaded": seen.loaded,
         "running": seen.running,

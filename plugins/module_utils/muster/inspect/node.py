@@ -248,7 +248,7 @@ def boot_and_versions(node: InspectedNode) -> Iterator[Finding]:
 
 
 def advice(node: InspectedNode) -> Iterator[Said]:
-    """Judge the next boot, and compare the versions on the node with the security floors."""
+    """Evaluate the next boot, and compare the versions on the node with the security floors."""
     seen = node.seen
     driver = DriverState(seen["stack"], seen["gpus"], seen["secure_boot"], seen["key_enrolled"])
     yield from findings(node.name, driver.next_boot)

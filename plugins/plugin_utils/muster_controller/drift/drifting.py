@@ -159,7 +159,7 @@ class Drifting:
 
 
 def advice(node: str, answer: Json, floors: Sequence[SecurityFloor]) -> Iterator[Finding | Skipped]:
-    """Judge the next boot, and compare Muster's packages, the kernel and the firmware with the security floors."""
+    """Evaluate the next boot, and compare Muster's packages, the kernel and the firmware with the security floors."""
     now, boot = answer["now"], next_boot_facts(answer["boot"])
     packages = now.get("packages", {})
     driver = library_version(packages)
