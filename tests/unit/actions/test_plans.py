@@ -123,6 +123,8 @@ def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = 
     seen["stack"]["packages"] = {
         one: {"version": of, "held": False, "state": "installed"} for one, of in packages.items()
     }
+    for kernel in seen["stack"]["kernels"].values():
+        kernel |= {"module_why": "", "built_for": "", "module_path": "/lib/modules/x/updates/dkms/nvidia.ko"}
     seen["stack"] |= stack or {}
     world.vars["look"] = {"facts": {**seen, "key_enrolled": None, "identity": {"machine": "x"}}}
     request = HEALTHY["request"]
