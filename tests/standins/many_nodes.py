@@ -20,6 +20,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
 from launch_shapes import a_plan, a_settings
+from muster.launch.messages import Identity
 from muster.launch.watch import pace
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -36,7 +37,8 @@ class Started(Supervisor):
 
     def prepare(self) -> None:
         for name in self.reports.by_node:
-            self.prepared.readers[name] = {"uid": 1000, "gid": 1000, "name": "nobody", "launch_user": False}
+            nobody = Identity(uid=1000, gid=1000, name="nobody", launch_user=False, boot="")
+            self.prepared.readers[name] = nobody
 
 
 def connect(name: str) -> NodeConnection:

@@ -4,8 +4,8 @@ launch, ranks, nodes: differences from the default of two ranks on each of node1
 rank numbers and node names. raised: {rank: the exception that ended it, in line 12 of its script}. raised_by_all: the
 exception that ended every rank, one second apart. said: {node: the exception that ended its launcher}. records:
 {node: {start: …, end: …}}, with differences from RECORD.
-snapshots, agents, findings, ran, not_looked, unanswered, boots: see evidence.py; ranks of a snapshot with differences
-from SHOT.
+snapshots, agents, findings, ran, not_looked, unanswered, boots, paths: see evidence.py; ranks of a snapshot with
+differences from SHOT.
 """
 
 from __future__ import annotations
@@ -188,6 +188,7 @@ def case_of(sparse: dict[str, Any]) -> LaunchCase:
         "not_looked": sparse.get("not_looked", {}),
         "unanswered": sparse.get("unanswered", {}),
         "boots": sparse.get("boots", {}),
+        "paths": sparse.get("paths", {}),
         "key": sparse.get("key", "00"),
     }
     return LaunchCase(shape)

@@ -11,7 +11,7 @@ from typing import Any
 from cases import cases, document_of
 from muster.inspect.boot_menu import NextKernel, next_kernel
 from muster.inspect.facts import facts
-from muster.inspect.floors import SecurityFloor, below
+from muster.inspect.floors import below, floors_of
 from muster.verdict.check import collect
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def test_kernel_of_the_next_boot_is_read_from_the_boot_menu(case: dict[str, Any]
 
 @cases(__file__, "floors")
 def test_versions_below_the_security_floors_are_reported(case: dict[str, Any]) -> None:
-    judged = collect(below("node1", [SecurityFloor(**row) for row in FLOORS["floors"]], case["seen"]))
+    judged = collect(below("node1", floors_of(FLOORS), case["packages"], case["kernel"], case["firmware"]))
     assert [one.summary for one in judged.findings] == case.get("findings", [])
     assert [one["why"] for one in judged.skipped] == case.get("skipped", [])
     assert {one.status for one in judged.findings} <= {"warn"}

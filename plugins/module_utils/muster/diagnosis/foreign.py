@@ -77,8 +77,7 @@ def rank_ends(lines: ForeignLines, planned: Sequence[LaunchNode]) -> Iterator[Ra
         for rank in one["ranks"]:
             local = rank - one["ranks"][0]  # NodeReport counts from the first rank
             end = ends.get(rank)
-            sources = (LineSource(one["node"], "local", local), LineSource("", "rank", rank))
-            said = "\n".join(line for source in sources for line in lines.lines.get(source, ()))
+            said = "\n".join(lines.lines.get(LineSource("", "rank", rank), ()))
             code, at = (end.code, end.at or None) if end else (None, None)
             yield rank_end(rank, one["node"], local, code, at, said)
 

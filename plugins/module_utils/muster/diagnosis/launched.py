@@ -44,6 +44,7 @@ class Gathered:
     ran: dict[str, list[str]] = field(default_factory=dict)
     not_looked: dict[str, str] = field(default_factory=dict)
     boots: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, dict[str, str]] = field(default_factory=dict)
     key: str = ""
 
 
@@ -71,6 +72,7 @@ def shape_of(launch: LaunchFacts, ranks: list[RankEnd], nodes: list[NodeEnd], ga
         "ran": gathered.ran,
         "not_looked": gathered.not_looked,
         "boots": gathered.boots,
+        "paths": gathered.paths,
         "key": gathered.key,
     }
 

@@ -76,7 +76,7 @@ CONSPICUOUS = ("rror", "WARN", "ailed", "xception", "imed out", "illed", "enied"
 
 class LineSource(NamedTuple):
     """The source of a line. node: "" if unknown. kind: rank, local, task (a number of srun or mpirun, for a rank or a
-    node), pid, or "" for a launcher or an unknown process. number: of this kind."""
+    node), pid, device, or "" for a launcher or an unknown process. number: of this kind."""
 
     node: str
     kind: str = ""

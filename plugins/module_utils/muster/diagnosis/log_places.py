@@ -64,13 +64,15 @@ def participants(lines: ForeignLines, known: Sequence[Known], size: LaunchSize) 
 
 def size_of(lines: ForeignLines) -> LaunchSize:
     said = {name: [number(one.get(name, "")) for one in lines.told.values()] for name in SIZES}
-    locals_ = [source for source in lines.lines if source.kind == "local"]
-    per_node = max(said["nproc_per_node"], default=0) or max((one.number + 1 for one in locals_), default=0)
+    locals_: dict[str, set[int]] = {}
+    for node, _, local in (source for source in lines.lines if source.kind == "local"):
+        locals_.setdefault(node, set()).add(local)
+    complete = (len(them) for them in locals_.values() if them == {*range(len(them))})
+    per_node = max(said["nproc_per_node"], default=0) or max(complete, default=0)
     nodes = min(max(said["nnodes"], default=0), MOST_RANKS)
     ended = (end.rank for ends in lines.ends.values() for end in ends if end.rank is not None)
     seen = max((*lines.ranks, *lines.places, *ended), default=-1) + 1
-    with_locals = len({one.node for one in locals_})
-    world = min(max(*said["world_size"], nodes * per_node, with_locals * per_node, seen, 0), MOST_RANKS)
+    world = min(max(*said["world_size"], nodes * per_node, len(locals_) * per_node, seen, 0), MOST_RANKS)
     all_lines = (line for said in lines.lines.values() for line in said if "clients" in line)
     joining = (int(one["expected"]) for line in all_lines if (one := JOINED.search(line)))
     return LaunchSize(world, per_node, max(nodes, -(-world // per_node) if per_node else 0), max(joining, default=0))
@@ -132,15 +134,19 @@ def number_the_others(found: ForeignLines, ranks: dict[str, list[int]]) -> None:
     for node, there in ranks.items():
         processes = [source for source in lines if source[:2] == (node, "pid")]
         failed = [source for source in processes if output_of(lines[source]).has_failed]
+        of_locals = [source for source in lines if source.node == node and source.kind in ("local", "device")]
         if not there:
-            ended = max((end.local + 1 for end in found.ends.get(node, ())), default=0)
-            own = max(ended, len(failed), int(output_of(lines.get(LineSource(node), ())).has_failed))
+            ended = (*(end.local for end in found.ends.get(node, ())), *(source.number for source in of_locals))
+            unknown = output_of(lines.get(LineSource(node), ())).has_failed
+            own = max(max(ended, default=-1) + 1, len(failed), int(unknown))
             first = max((rank + 1 for them in ranks.values() for rank in them), default=0)
             there.extend(range(first, first + own))
         spoken = found.ranks
         silent = [rank for rank in there if rank not in spoken]
         given = {source: LineSource("", "rank", rank) for rank, source in zip(silent, failed, strict=False)}
-        for source in processes:
+        locals_ = {source: there[0] + source.number for source in of_locals if there}
+        given.update({source: LineSource("", "rank", rank) for source, rank in locals_.items() if rank in there})
+        for source in (*processes, *of_locals):
             found.add(given.get(source, LineSource(node)), lines.pop(source))
         hand_over(found, node, there, found.ends.get(node, []))
 

@@ -192,5 +192,8 @@ def process_of(pid: int, lines: Sequence[str], ends: Sequence[ProcessEnd], devic
     torchrun or by its device, or else its process id."""
     end = next((one for one in ends if one.pid == pid), None)
     rank = rank_of_process(lines) if end is None or end.rank is None else end.rank
-    local = device if end is None else end.local
-    return ("rank", rank) if rank is not None else ("pid", pid) if local is None else ("local", local)
+    if rank is not None:
+        return "rank", rank
+    if end is not None:
+        return "local", end.local
+    return ("pid", pid) if device is None else ("device", device)

@@ -5,7 +5,6 @@ ruled out by a question that refutes it, or if every question that could confirm
 
     OUT_OF_MEMORY = Cause(
         "process.memory.unit",
-        group="process",
         scope="node",
         says="the kernel killed rank {rank} on {node}: the launch's memory limit was reached",
         fix="Increase memory_max of the launch, or use less memory",
@@ -133,10 +132,10 @@ class Cause:
     returns the possible places of the cause for these symptoms. confirm: one answer "yes" confirms the cause. support:
     two answers "yes" make it likely. refute: one answer "yes" rules it out. decisive: symptoms in the last output that
     alone make the cause likely. instead_of: causes that this cause explains and replaces. restates: the cause only
-    describes how a rank or launcher ended, so that any cause of a known line in its output comes first."""
+    describes how a rank or launcher ended, so that any cause of a known line in its output comes first. group: by
+    default, the first part of the id."""
 
     id: str
-    group: Group
     scope: Scope
     says: str
     fix: str
@@ -149,3 +148,7 @@ class Cause:
     decisive: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     restates: bool = False
+    group: Group | Literal[""] = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "group", self.group or self.id.partition(".")[0])

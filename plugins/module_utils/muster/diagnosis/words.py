@@ -117,7 +117,7 @@ def diagnosis(case: LaunchCase, decided: Decided) -> Diagnosis:
         "lines": lines_of(parts, [printable(one) for one in possible_lines(case, decided)]),
         "parts": parts,
         "causes": [said(case, one) for one in decided.causes],
-        "candidates": [said(case, one) for one in unique(decided.candidates)[:MOST_CANDIDATES]],
+        "candidates": [said(case, one) for one in decided.candidates[:MOST_CANDIDATES]],
         "also_seen": [said(case, one) for one in decided.also_seen[:MOST_CANDIDATES]],
         "ruled_out": [said(case, one) for one in decided.ruled_out[:MOST_RULED_OUT]],
         "symptoms": [
@@ -267,11 +267,6 @@ def lines_of(parts: Mapping[str, str], possible: Sequence[str] = ()) -> list[str
     shown = {**parts, CAUSE: POSSIBLE_CAUSES} if possible else parts
     lines = [f"{name}: {text}" for name, text in shown.items()]
     return [*lines[:3], *possible, *lines[3:]]
-
-
-def unique(candidates: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Return the candidates without further places of the same cause on other nodes."""
-    return list({(one.cause.id, one.place.rank, one.place.what): one for one in reversed(candidates)}.values())[::-1]
 
 
 def possible_lines(case: LaunchCase, decided: Decided) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Read GRUB's menu: the kernel of the next boot, and the entry that boots another kernel once. Pure functions.
 
-The menu is the part of grub.cfg that muster_node/looks/next_boot.py keeps. An indented entry belongs to the submenu
+The menu is the part of grub.cfg that muster_node/tools/boot.py keeps. An indented entry belongs to the submenu
 above it.
 """
 

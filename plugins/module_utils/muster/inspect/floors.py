@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 
@@ -36,13 +36,17 @@ class SecurityFloor:
     backported: bool = False
 
 
-def floors_of(table: Mapping[str, list[dict[str, str | bool]]]) -> tuple[SecurityFloor, ...]:
+def floors_of(table: Mapping[str, list[dict[str, Any]]]) -> tuple[SecurityFloor, ...]:
     return tuple(SecurityFloor(**row) for row in table["floors"])
 
 
-def below(node: str, floors: Iterable[SecurityFloor], seen: Mapping[str, str]) -> Iterator[Said]:
-    """Yield the versions below their floors. seen: versions by name: of packages, "driver", "firmware ADAPTER" and
-    "kernel SYSTEM FLAVOUR"."""
+def below(
+    node: str, floors: Iterable[SecurityFloor], packages: Mapping[str, str], kernel: str, firmware: Mapping[str, str]
+) -> Iterator[Said]:
+    """Yield the versions below their floors. packages: versions by name, also of the driver as "driver". kernel: its
+    release. firmware: versions by adapter, whose first number is the product."""
+    adapters = {f"firmware {name}": version.partition(".")[2] for name, version in firmware.items()}
+    seen = {**packages, f"kernel {kernel.rpartition('-')[2]}": kernel, **adapters}
     unknown = []
     for floor in floors:
         for name, version in seen.items():

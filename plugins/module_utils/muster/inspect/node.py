@@ -252,12 +252,9 @@ def advice(node: InspectedNode) -> Iterator[Said]:
     seen = node.seen
     driver = DriverState(seen["stack"], seen["gpus"], seen["secure_boot"], seen["key_enrolled"])
     yield from findings(node.name, driver.next_boot)
-    system, running = seen["system"], seen["stack"]["running"]
     versions = {name: package["version"] for name, package in driver.packages.items()}
-    # The first number of a firmware version is the product.
-    versions |= {f"firmware {name}": text.partition(".")[2] for name, text in seen["rdma"]["firmware"].items()}
-    versions[f"kernel {system['id']}-{system['version']} {running.rpartition('-')[2]}"] = running
-    yield from below(node.name, node.floors, {**versions, "driver": driver.installed})
+    installed = {**versions, "driver": driver.installed}
+    yield from below(node.name, node.floors, installed, seen["stack"]["running"], seen["rdma"]["firmware"])
 
 
 RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, boot_and_versions, user, disk, ports, clock, starting)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PINNING = "nvidia-driver-pinning"
 # Packages that an installation or removal may also remove. Not the container toolkit, which has separate versions, and
@@ -66,6 +70,11 @@ def user_space(name: str) -> bool:
     Its version is taken as the version of the driver.
     """
     return bool(re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name))
+
+
+def library_version(packages: Mapping[str, str]) -> str:
+    """Return the driver version of the library that programs use; "" if there is none. packages: versions by name."""
+    return next((upstream(version) for name, version in packages.items() if user_space(name) and upstream(version)), "")
 
 
 def is_obsolete(name: str, branch: int) -> bool:

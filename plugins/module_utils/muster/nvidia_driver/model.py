@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-from .family import branch_of, is_part, keeps_step, upstream, user_space
+from .family import branch_of, is_part, keeps_step, library_version, upstream
 from .next_boot import NextBoot, next_boot
 
 if TYPE_CHECKING:
@@ -78,11 +78,9 @@ class DriverState:
     @property
     def installed(self) -> str:
         """The driver version that programs use, from the packages or from the library that a runfile installed."""
-        for name, package in self.packages.items():
-            if user_space(name) and upstream(package["version"]):
-                return upstream(package["version"])
+        packaged = library_version({name: package["version"] for name, package in self.packages.items()})
         versions = (path.rpartition(".so.")[2] for path in self.stack["runfile"]["libraries"])
-        return next((version for version in versions if upstream(version)), "")
+        return packaged or next((version for version in versions if upstream(version)), "")
 
     def parts(self, source: str) -> dict[str, str]:
         """Return the versions of all installed packages that must have the same version as the driver."""

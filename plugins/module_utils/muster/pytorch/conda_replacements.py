@@ -50,7 +50,8 @@ def of_pip(section: Mapping[Any, Any]) -> Iterator[str]:
     if [*section] != ["pip"] or not isinstance(lines, list):
         yield f"dependency {str(section)[:100]!r} is not a valid conda spec"
         return
-    found, others = [], []
+    found: list[str] = []
+    others: list[str] = []
     for line in lines[:MOST_SHOWN]:
         spec = conda_spec(str(line))
         (found if spec else others).append(spec or repr(str(line)[:100]))

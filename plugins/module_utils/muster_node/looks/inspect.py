@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..tools.boot import firmware
 from . import adapters, bus, clock, disk, environments, listeners, packages, services, stack, users
 from . import system as look_system
 
@@ -24,7 +25,7 @@ def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {
         "users": lambda: users.look(wanted["user"]),
         "pci": bus.look,
-        "boot": look_system.boot,
+        "boot": firmware,
         "network": lambda: adapters.interfaces(wanted["peers"]),
         "listeners": listeners.look,
         "clock": clock.look,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import files, process
+from ..tools.boot import kernels
 from ..tools.run import CommandResult, names, read, run
 from .gpu import driver_holders
-from .next_boot import kernels
 
 # dpkg is listed for its architecture, which is the machine's.
 PATTERNS = (

@@ -7,17 +7,10 @@ import platform
 import pwd
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
-from ..tools import files
 from ..tools.run import CommandResult, read, run
 
-EFI = "/sys/firmware/efi"
-# The certificate of dkms' signing key on Ubuntu and on Debian.
-CERTIFICATES = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
-# The variable's name is the same on every machine: its second half is UEFI's vendor id.
-VARIABLE = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # The CPU flag of virtual machines (x86), and systemd's name for an unknown hypervisor.
 SHOWN = re.compile(r"^flags\s*:.* hypervisor\b", re.MULTILINE)
 UNNAMED = "vm-other"
@@ -47,24 +40,6 @@ def look() -> dict[str, Any]:
         "host_key": read("/etc/ssh/ssh_host_ed25519_key.pub").text.strip(),
         "looked_as": myself,
         "root": os.geteuid() == 0,
-    }
-
-
-def boot() -> dict[str, Any]:
-    try:
-        variable = list(files.read(VARIABLE))
-    except OSError:
-        variable = []
-    efi = Path(EFI).is_dir()
-    mokutil = run("mokutil", "--sb-state").text if efi and not variable else ""
-    there = [path for path in CERTIFICATES if efi and Path(path).exists()]
-    tests = {path: run("mokutil", "--test-key", path) for path in there}
-    return {
-        "efi": efi,
-        "variable": variable,
-        "mokutil": mokutil,
-        # Exits with 1 for an enrolled key.
-        "keys": {path: test.text or test.why for path, test in tests.items()},
     }
 
 

@@ -1,6 +1,6 @@
 """Reports the current state of a node, the record of the last installation, and logged changes. All verbs need root.
 
-look     return the current state, the record and an inspection for the next boot; changes nothing
+look     return the current state, the record and the data for the next boot; changes nothing
 history  return entries of dpkg's log, apt's history and the journal, and file times; changes nothing
 keep     record the current state as installed
 condemn  make the step pytorch detect that files of the environment were changed
@@ -13,7 +13,7 @@ from typing import Any
 from ..drift import environment, record
 from ..drift.facts import facts
 from ..drift.history import history
-from ..looks.inspect import look_at
+from ..tools import boot
 from ..tools.program import answer
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def look(request: Json) -> Json:
     return {
         "now": facts(request),
         **record.read(),
-        "looks": look_at({"only": ("system", "pci", "boot", "stack", "rdma")}),
+        "boot": boot.look(),
     }
 
 

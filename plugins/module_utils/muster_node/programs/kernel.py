@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..looks.next_boot import menu
+from ..tools.boot import menu
 from ..tools.program import answer
 from ..tools.run import read, run
 

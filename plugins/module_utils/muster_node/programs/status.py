@@ -15,8 +15,7 @@ from typing import Any
 from ..launch.computing import GPU, ask
 from ..launch.own import identity
 from ..launch.seats import NOT_SEEN, ROOT, holder, locks, name_of, readable
-from ..looks import next_boot
-from ..tools import check_results, files, process
+from ..tools import boot, check_results, files, process
 from ..tools.disk import disk_facts
 from ..tools.program import answer
 from ..tools.run import read
@@ -46,7 +45,7 @@ def look(request: Json) -> Json:
         "load": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
         "driver": driver,
-        "next_boot": next_boot.look() if driver else None,
+        "next_boot": boot.look() if driver else None,
         "torch": torch_facts(request["environment"]),
         "disk": disk_facts(request["run_root"]),
         **gpu_facts(request["seconds"]),

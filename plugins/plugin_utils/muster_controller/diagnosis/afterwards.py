@@ -9,11 +9,14 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from muster.net_probe import before_launch, lost_peers
+from muster.verdict.reading import read_one
 from muster_controller.launch.link_probe import probed
 from muster_controller.nodes.streams import CALLER, Streams
+
+from .site_questions import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +29,19 @@ if TYPE_CHECKING:
 SECONDS = 13.0  # for all checks together; ending them, deciding and showing take the rest of 20 s
 LISTENING = 5.0  # of them, until nodes without listeners are left out, so that a silent node does not delay the others
 BACK, AGAIN = 4.0, 0.5  # seconds that lost nodes have to respond again, and between two attempts
+MOST_PATHS, ACCESS = 8, "erw"  # options of test(1)
 MOST_AGAIN = 4  # slowest pairs that are measured again, for half a second each
 LOST = "the node stopped responding and was not checked after the failure"
+
+
+class Tested(TypedDict):
+    code: int | None
+
+
+class Tests(TypedDict):
+    """The answers of a node to commands, by command."""
+
+    answers: dict[str, Tested]
 
 
 class Afterwards:
@@ -103,6 +117,27 @@ class Afterwards:
             gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]
             for peer in seen:
                 gathered.ran.setdefault(peer, []).extend(["net.peer", f"peer:{name}"])
+
+    def paths(self, gathered: Gathered, wanted: Sequence[str]) -> None:
+        """Check on each node how the launch user can access paths that ranks could not use."""
+        known = list(dict.fromkeys(path for path in wanted if path.startswith("/") and path.isprintable()))[:MOST_PATHS]
+        asked = [name for name in self.nodes if name not in self.lost]
+        if not known or self.plan.image or self.give_up():
+            return
+        keys = {(path, flag): f"{flag}{number}" for number, path in enumerate(known) for flag in ACCESS}
+        tests = {key: {"argv": ["test", f"-{flag}", path], "seconds": 2.0} for (path, flag), key in keys.items()}
+        for name in asked:
+            request = {"user": self.plan.user, "commands": tests}
+            self.messages.ask(name, "commands", request, privileged=not self.plan.is_own, program=PROGRAM)
+        left = max(0.1, self.until - time.monotonic())
+        for name, reply in self.messages.gather("commands", asked, left, lambda _: None, self.give_up).items():
+            answers = (read_one(Tests, reply.data) or Tests(answers={}))["answers"]
+            codes = {key: one["code"] for key, one in answers.items()}
+            gathered.paths[name] = {
+                path: "".join(flag for flag in ACCESS if codes[keys[path, flag]] == 0)
+                for path in known
+                if all(codes.get(keys[path, flag]) in (0, 1) for flag in ACCESS)
+            }
 
     def returned(self, gathered: Gathered) -> None:
         """Ask the lost nodes for their boot: after a reboot, a node responds again, or reports that it is booting."""

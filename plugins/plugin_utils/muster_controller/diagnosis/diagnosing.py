@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from muster_controller.launch.supervisor import Supervisor
 
 PROBES = "probe"  # prefix of questions that a check after the failure can answer
+PATHS = "path."  # prefix of questions about a path
 SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 
 
@@ -104,8 +105,9 @@ class Diagnosing:
         lost = {report.node: report.lost_why or LOST for report in record.reports if report.lost}
         until = time.monotonic() + SECONDS
         under_way = self.site_questions(asked(self.site.rules, case, questions), record, lost)
+        looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
+        looks.paths(gathered, [place.what for name, place in questions if name.startswith(PATHS)])
         if any(name.startswith(PROBES) for name, _ in questions):
-            looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
             looks.look(gathered, live=False, speed=any(name == SPEED for name, _ in questions))
         seen = so_far()
         if under_way:

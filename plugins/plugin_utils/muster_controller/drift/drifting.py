@@ -16,9 +16,10 @@ from muster.drift import installed, judge, plans
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
-from muster.inspect.facts import InspectedNode, facts
-from muster.inspect.floors import TABLE, floors_of
-from muster.inspect.node import advice
+from muster.inspect.facts import next_boot_facts
+from muster.inspect.floors import TABLE, below, floors_of
+from muster.nvidia_driver.family import library_version
+from muster.nvidia_driver.next_boot import findings, next_boot
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import project_root
 
@@ -26,10 +27,12 @@ from .installed import ask_all, links_of, requests
 from .steps_run import run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from muster.drift.model import DriftDifference, Taken
+    from muster.inspect.floors import SecurityFloor
+    from muster.verdict.finding import Finding, Skipped
     from muster_controller.playbook.action import ControllerAction
 
 Json = dict[str, Any]
@@ -96,7 +99,7 @@ class Drifting:
             if node in histories:
                 unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
             no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "not checked"
-            noted = advice(InspectedNode(node, {}, facts(seen[node]["looks"]), floors=floors)) if node in seen else ()
+            noted = advice(node, seen[node], floors) if node in seen else ()
             where = one_line(down.get(node, ""))
             looked[node] = Looked(where, unseen, no_record, tuple(stopped.get(node, ())), tuple(noted))
         return DriftReport(drifted, looked, records)
@@ -153,3 +156,13 @@ class Drifting:
             )
             for node, answer in answers.items()
         }
+
+
+def advice(node: str, answer: Json, floors: Sequence[SecurityFloor]) -> Iterator[Finding | Skipped]:
+    """Judge the next boot, and compare versions of packages, kernel and firmware with the security floors."""
+    now, boot = answer["now"], next_boot_facts(answer["boot"])
+    packages = now.get("packages", {})
+    driver = library_version(packages)
+    yield from findings(node, next_boot(boot, driver, boot["secure_boot"], boot["key_enrolled"]))
+    firmware = {name: version for name, version in now["firmware"].items() if name.startswith("adapter ")}
+    yield from below(node, floors, {**packages, "driver": driver}, now["kernel"], firmware)

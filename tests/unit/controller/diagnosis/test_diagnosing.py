@@ -165,6 +165,21 @@ def test_lost_node_is_probed_from_the_other_nodes() -> None:
         assert gathered.not_looked == {"node2": "timed out"}
 
 
+def test_paths_are_checked_as_the_launch_user_on_every_node() -> None:
+    def answers(*codes: int | None) -> dict[str, Any]:
+        keys = [f"{flag}{number}" for number in (0, 1) for flag in "erw"]
+        return {"answers": {key: {"code": code} for key, code in zip(keys, codes, strict=True)}}
+
+    table = {("node1", "commands"): [answers(0, 0, 1, 1, 1, 1)], ("node2", "commands"): [answers(1, 1, 1, None, 1, 1)]}
+    messages, gathered = AnsweringNodes(table), Gathered()
+    looks = Afterwards(PLAN, ["node1", "node2"], messages, lambda: False, {})
+    looks.paths(gathered, ["/data/a", "data/relative", "/data/a", "/data/b", "/data/\x1b[2J"])
+    assert gathered.paths == {"node1": {"/data/a": "er", "/data/b": ""}, "node2": {"/data/a": ""}}
+    [(_, _, asked), _] = messages.asked
+    assert asked["user"] == PLAN.user
+    assert asked["commands"]["w1"] == {"argv": ["test", "-w", "/data/b"], "seconds": 2.0}
+
+
 def test_lost_node_is_asked_for_its_boot_until_it_responds() -> None:
     booting = "System is booting up. Unprivileged users are not permitted to log in yet."
     messages = AnsweringNodes({("node2", "identity"): [booting, {"uid": 0, "boot": "b 2"}]})

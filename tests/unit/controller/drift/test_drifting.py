@@ -19,8 +19,13 @@ from paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOOKS = ROOT / "tests/unit/inspect/recorded.yml"
-NOW = {"unseen": {"parts": "it is slow"}, "booted": 7.0}
+LOOKS = ROOT / "tests/unit/health/recorded/node.yml"
+NOW = {
+    "firmware": {"adapter mlx5_0": "28.43.2026"},
+    "kernel": "6.1.0-30-amd64",
+    "unseen": {"parts": "it is slow"},
+    "booted": 7.0,
+}
 HISTORY: dict[str, Any] = {"dpkg": [], "apt": [], "sudo": [], "muster": [], "files": {}, "units": {}, "parts": {}}
 
 
@@ -47,7 +52,7 @@ def test_drift_check_combines_results_of_steps_and_records(tmp_path: Path, monke
         asked[verb] = requests
         if verb == "history":
             return {node: NodeAnswer({**HISTORY, "unseen": {"sudo": "it is gone"}}) for node in requests}
-        said = {"now": NOW, "record": {}, "why": "it is lost", "looks": document_of(LOOKS)}
+        said = {"now": NOW, "record": {}, "why": "it is lost", "boot": document_of(LOOKS)["next_boot"]}
         return {node: NodeAnswer(said) for node in requests}
 
     monkeypatch.setattr(drifting, "run_steps", run_steps)
@@ -62,7 +67,11 @@ def test_drift_check_combines_results_of_steps_and_records(tmp_path: Path, monke
     assert second == (("gpu_stack", "pytorch"), "node1,node2")
     assert (look.drifted[0].difference.node, look.drifted[0].difference.tag) == ("node1", "baseline")
     # A node without kernels in /boot, such as a container: its next boot cannot be judged.
-    assert [one["id"] for one in look.nodes["node1"].advice if isinstance(one, dict)] == ["sw.next_boot"]
+    skipped, below = look.nodes["node1"].advice
+    assert isinstance(skipped, dict)
+    assert skipped["id"] == "sw.next_boot"
+    assert not isinstance(below, dict)
+    assert (below.id, below.status, below.observed) == ("sw.security_floor", "warn", "43.2026")
     assert look.nodes["node3"].advice == ()
     assert look.nodes["node1"].unseen == {"parts": "it is slow", "the log of sudo": "it is gone"}
     assert [look.nodes[name].stopped for name in ("node1", "node2", "node3")] == [(), ("network",), ()]

@@ -6,7 +6,6 @@ from . import (
     access,
     address,
     agreement,
-    before,
     drift,
     ended,
     fabric,
@@ -19,6 +18,7 @@ from . import (
     process,
     program,
     resources,
+    suspected,
 )
 
 CAUSES = (
@@ -27,5 +27,5 @@ CAUSES = (
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *program.OF_CODE, *resources.CAUSES),
     *(*gpu.CAUSES, *gpu.OF_MEMORY, *fabric.CAUSES, *drift.CAUSES),
-    *before.CAUSES,
+    *suspected.CAUSES,
 )

@@ -169,14 +169,6 @@ def disk_of_controller(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return yes(case.launch["ending_text"], "the controller") if said else no()
 
 
-def servers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    for one in by:
-        if one.node:
-            server = one.about.get("name") or one.about.get("server") or "the server"
-            yield CausePlace(one.node, what=server)
-
-
 def leased(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (CausePlace(one.node) for one in by if one.node)
@@ -200,7 +192,6 @@ BETWEEN_BOOTS = Question(
 CAUSES = (
     Cause(
         "access.host_down",
-        group="access",
         scope="node",
         says="{node} is down or disconnected: neither the controller nor the other nodes can reach it",
         fix="Check the power and network of the machine through its console or BMC, then test the login",
@@ -212,7 +203,6 @@ CAUSES = (
     ),
     Cause(
         "access.booted",
-        group="access",
         scope="node",
         says="{node} rebooted during the launch, or is still rebooting",
         fix="Look for the reason in the BMC event log and in the journal of the previous boot",
@@ -224,7 +214,6 @@ CAUSES = (
     ),
     Cause(
         "access.login_refused",
-        group="access",
         scope="node",
         says="{node} is up but rejects the login",
         fix="Check the SSH keys, the user account and the host key, then test the login",
@@ -236,7 +225,6 @@ CAUSES = (
     ),
     Cause(
         "access.hangs",
-        group="access",
         scope="node",
         says="{node} hangs: its kernel accepts connections, but no program responds",
         fix="Check the console for a kernel hang, memory exhaustion or blocked disk I/O, then test the login",
@@ -249,7 +237,6 @@ CAUSES = (
     ),
     Cause(
         "access.ssh_down",
-        group="access",
         scope="node",
         says="{node} is up and reachable from other nodes, but SSH from the controller fails",
         fix="Check sshd on {node} and the network path from the controller, then test the login",
@@ -259,20 +246,7 @@ CAUSES = (
         confirm=(REACHED,),
     ),
     Cause(
-        "access.download",
-        group="access",
-        scope="node",
-        says="{node} cannot download files from {what}",
-        fix="Download the files beforehand to a path that every node has, or let the nodes reach the server. Test the"
-        " connection",
-        command=OnNode("curl -sSI https://{what}"),
-        symptoms=("python.download",),
-        places=servers,
-        confirm=(),
-    ),
-    Cause(
         "access.controller_cut_off",
-        group="access",
         scope="config",
         says="the controller was suspended or lost its connection to all nodes; the nodes show no fault",
         fix="Use a detached launch, which continues without the controller",
@@ -286,7 +260,6 @@ CAUSES = (
     ),
     Cause(
         "access.cut_off",
-        group="access",
         scope="node",
         says="only {node} was disconnected from the controller for longer than the lease of the launch",
         fix="Use a detached launch, or check the network path between the controller and {node}",
@@ -297,7 +270,6 @@ CAUSES = (
     ),
     Cause(
         "access.controller_disk",
-        group="access",
         scope="config",
         says="the disk of the controller is full or read-only",
         fix="Free space on the disk that contains the artifacts, or make its file system writable",

@@ -57,14 +57,16 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(one.node) for one in by if one.node and (one.rank is not None or case.is_only_a_log))
 
 
-def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case, by
-    yield CausePlace()
-
-
 def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     return (CausePlace(node) for node in case.nodes)
+
+
+def each_on_loopback(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield every node, unless the errors name other addresses. The host name of most Ubuntu machines resolves to
+    127.0.1.1, which shows nothing."""
+    named = [one.about["address"] for one in by if "address" in one.about]
+    return each_node(case, by) if not named or any(map(is_loopback, named)) else iter(())
 
 
 def advertised_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
@@ -197,7 +199,6 @@ LOOPBACK_FOUND = probed("does the host name of {node} resolve to a loopback addr
 CAUSES = (
     Cause(
         "address.interface_missing",
-        group="address",
         scope="node",
         says="a variable such as GLOO_SOCKET_IFNAME selects {what}, which is not a usable interface on {node}",
         fix=NAME_IT,
@@ -217,7 +218,6 @@ CAUSES = (
     ),
     Cause(
         "address.nccl_interface",
-        group="address",
         scope="node",
         says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME is wrong, or no interface is up",
         fix=NAME_IT,
@@ -236,7 +236,6 @@ CAUSES = (
     ),
     Cause(
         "address.interface_other",
-        group="address",
         scope="node",
         says="an environment variable on {node} selects an interface outside the training network",
         fix=NAME_IT,
@@ -250,13 +249,12 @@ CAUSES = (
     ),
     Cause(
         "address.loopback",
-        group="address",
         scope="node",
         says="{node} advertises its loopback address to the other nodes",
         fix="Set GLOO_SOCKET_IFNAME, or remove the host name from the 127.0.1.1 line in /etc/hosts",
         command=playbook("site.yml", tags="network"),
         symptoms=(*CALLED_PEER, "gloo.hostname"),
-        places=each_node,
+        places=each_on_loopback,
         confirm=(
             Question(
                 "address.own_name",
@@ -269,7 +267,6 @@ CAUSES = (
     ),
     Cause(
         "address.bridge",
-        group="address",
         scope="config",
         says="ranks advertise {what}, an address that several nodes share (typical of a container bridge)",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
@@ -282,20 +279,7 @@ CAUSES = (
         support=(OF_AN_ENGINE,),
     ),
     Cause(
-        "address.family",
-        group="address",
-        scope="config",
-        says="the ranks advertise addresses of different families (IPv4 and IPv6)",
-        fix="Let the host names of all nodes resolve to the same family, or set GLOO_SOCKET_IFNAME to an interface with"
-        " one family. Check what the host name resolves to",
-        command=OnNode("getent ahosts localhost"),
-        symptoms=("gloo.family",),
-        places=anywhere,
-        confirm=(),
-    ),
-    Cause(
         "address.other",
-        group="address",
         scope="node",
         says="{node} advertises {what}, which is not its address in the training network",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",

@@ -141,7 +141,6 @@ def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def disagreement(name: str, option: str, what: str) -> Cause:
     return Cause(
         f"agreement.{name}",
-        group="agreement",
         scope="config",
         says=f"the launchers use different {what} ({{what}})",
         fix=f"Use the same {SHARED[option]} on all nodes",
@@ -162,7 +161,6 @@ CAUSES = (
     disagreement("world", "world_size", "world sizes"),
     Cause(
         "agreement.two_heads",
-        group="agreement",
         scope="config",
         says="several nodes were started as the head node ({what})",
         fix="Set a different --node-rank on each node; use 0 only on the head node",
@@ -173,7 +171,6 @@ CAUSES = (
     ),
     Cause(
         "agreement.rank",
-        group="agreement",
         scope="config",
         says="several nodes have the same node rank ({what})",
         fix="Set a different --node-rank on each node",
@@ -183,7 +180,6 @@ CAUSES = (
     ),
     Cause(
         "agreement.no_head",
-        group="agreement",
         scope="config",
         says="no launcher was started as the head node (node rank 0)",
         fix="Start the launcher of the head node with --node-rank=0",
@@ -378,7 +374,6 @@ LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited fo
 OF_ABSENT = (
     Cause(
         "program.uneven_steps",
-        group="program",
         scope="process",
         says="rank {rank} on {node} finished (exit code 0) before the other ranks, which waited for it",
         fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
@@ -388,7 +383,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.busy",
-        group="absent",
         scope="process",
         says="rank {rank} on {node} did not join the process group in time, because it was executing other code",
         fix="Check what the script does before init_process_group, or increase the timeout. List the node's processes",
@@ -399,7 +393,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.node",
-        group="absent",
         scope="node",
         says="the other nodes waited for {node}, where no launcher was started",
         fix="Start the launcher on {node}, or launch without {node}. List the node's processes",
@@ -410,7 +403,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.late",
-        group="absent",
         scope="node",
         says="the launcher on {node} started after the other nodes had timed out",
         fix="Start all nodes together, or increase the rendezvous timeout",
@@ -421,7 +413,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.rank",
-        group="absent",
         scope="process",
         says="the other ranks wait for rank {rank} on {node}, which has no process",
         fix="Check the log of rank {rank} to see whether the rank exited or never started. List the node's processes",
@@ -432,7 +423,6 @@ OF_ABSENT = (
     ),
     Cause(
         "absent.nccl_id",
-        group="absent",
         scope="process",
         says="rank {rank} on {node} did not set up NCCL before other ranks timed out (since torch 2.15 in"
         " init_process_group, before in the first collective)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import OnNode, playbook
+from ...verdict.commands import playbook
 from ..drift import difference, environment, of_programs, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import furthest
@@ -123,7 +123,6 @@ def cause(
     question = Question(f"differs.{name}", f"does {what} differ between the nodes?", differs(known, what))
     return Cause(
         f"drift.{name}",
-        group="drift",
         scope="pair",
         says=f"{what} differs between the nodes",
         fix=fix,
@@ -185,20 +184,7 @@ CAUSES = (
         "Set launch_project to copy the same code to all nodes at each launch, or copy the code manually",
     ),
     Cause(
-        "drift.nccl_library",
-        group="drift",
-        scope="node",
-        says="two NCCL libraries are on {node}: an older one is loaded instead of the one that torch was built with",
-        fix="Unset LD_LIBRARY_PATH and LD_PRELOAD, and remove the other NCCL package from the environment. List the"
-        " libraries",
-        command=OnNode("ldconfig -p"),
-        symptoms=("nccl.other_library",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "drift.environment",
-        group="drift",
         scope="config",
         says="environment variables that must be equal on all ranks differ between the nodes",
         fix="Set the variables in launch_env, and remove them from login files such as ~/.profile on the nodes",
@@ -209,7 +195,6 @@ CAUSES = (
     ),
     Cause(
         "drift.driver",
-        group="drift",
         scope="node",
         says="the driver version on {node} differs from the other nodes, and a rank on {node} had a CUDA error",
         fix="Install the same driver version on all nodes",
@@ -220,7 +205,6 @@ CAUSES = (
     ),
     Cause(
         "drift.data",
-        group="drift",
         scope="node",
         says="the data on {node} differ from the data on the other nodes",
         fix="Copy the same data to all nodes",
@@ -231,7 +215,6 @@ CAUSES = (
     ),
     Cause(
         "drift.clock",
-        group="drift",
         scope="node",
         says="the clock of {node} is wrong",
         fix="Synchronize the clock with a time server",

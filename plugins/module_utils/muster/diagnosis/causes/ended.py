@@ -236,7 +236,6 @@ LAUNCHERS = ("agent.ended", "unit.ended")
 CAUSES = (
     Cause(
         "process.launcher",
-        group="process",
         scope="node",
         says="a signal killed the launcher on {node}, which also ended the ranks on {node}",
         fix="Check whether memory ran out (OOM killer), and look for the sender of the signal in the journal",
@@ -247,7 +246,6 @@ CAUSES = (
     ),
     Cause(
         "process.unit",
-        group="process",
         scope="node",
         says="the launch unit on {node} was stopped from outside the launch, for example by systemctl or a shutdown",
         fix="Look in the journal for the command that stopped the unit",
@@ -259,7 +257,6 @@ CAUSES = (
     ),
     Cause(
         "process.manager",
-        group="process",
         scope="node",
         says="the systemd user manager on {node} exited after the last logout (lingering is off), ending the launch",
         fix="Enable lingering to keep the user manager running after a logout: loginctl enable-linger",
@@ -270,7 +267,6 @@ CAUSES = (
     ),
     Cause(
         "process.memory.unit",
-        group="process",
         scope="node",
         says="memory ran out on {node}, and the OOM killer ended the launch",
         fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
@@ -282,7 +278,6 @@ CAUSES = (
     ),
     Cause(
         "process.launcher.failed",
-        group="process",
         scope="node",
         says="the launcher on {node} failed: {what}",
         fix="Read the launcher log on {node}",
@@ -293,7 +288,6 @@ CAUSES = (
     ),
     Cause(
         "process.hangup",
-        group="process",
         scope="node",
         says="the login session of the launcher on {node} ended, and SIGHUP terminated the launcher",
         fix="Start the launch with Muster or in tmux, where the launch survives a logout",
@@ -304,7 +298,6 @@ CAUSES = (
     ),
     Cause(
         "process.terminated",
-        group="process",
         scope="node",
         says="another process or a user stopped the launcher on {node} ({what})",
         fix="Ask the users of {node}, and check the journal for a program that ends processes, such as a batch queue",
@@ -315,7 +308,6 @@ CAUSES = (
     ),
     Cause(
         "process.rank_terminated",
-        group="process",
         scope="process",
         says="rank {rank} on {node} received SIGTERM from an unknown process other than its launcher",
         fix="Ask the users of {node}, and check the journal for a program that ends processes, such as a batch queue",
@@ -326,7 +318,6 @@ CAUSES = (
     ),
     Cause(
         "process.time_limit",
-        group="process",
         scope="config",
         says="the launch reached its time limit",
         fix="Increase launch_time_limit, or save checkpoints in the script and resume from the last checkpoint",
@@ -337,7 +328,6 @@ CAUSES = (
     ),
     Cause(
         "process.worker",
-        group="process",
         scope="process",
         says="a data loader worker of rank {rank} on {node} died, which ended the rank",
         fix="Use fewer workers or smaller batches, and check the kernel log for an OOM kill",

@@ -112,18 +112,6 @@ CAUSES = (
         confirm=(),
     ),
     Cause(
-        "fabric.plugin",
-        group="gpu",
-        scope="node",
-        says="NCCL's network plugin for libfabric (AWS EFA) failed on {node}",
-        fix="Install the EFA driver, libfabric and the plugin in matching versions, and give the process access to"
-        " /dev/infiniband. List the providers",
-        command=OnNode("fi_info -l"),
-        symptoms=("nccl.plugin",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "fabric.port",
         group="gpu",
         scope="node",

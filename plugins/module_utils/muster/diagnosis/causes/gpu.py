@@ -16,6 +16,7 @@ from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
+from .process import every_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,11 +44,6 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield each node where a rank ended with the error or NCCL printed a warning."""
     del case
     return (CausePlace(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
-
-
-def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(node) for node in case.nodes)
 
 
 def gpus(case: LaunchCase, node: str) -> list[Gpu] | None:
@@ -163,7 +159,6 @@ def found(check: str, what: str) -> Question:
 CAUSES = (
     Cause(
         "gpu.absent",
-        group="gpu",
         scope="node",
         says="a GPU of {node} is missing, or the driver cannot access it",
         fix="Reboot the node. If the GPU is still missing, check the kernel log",
@@ -179,7 +174,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.fewer_than_ranks",
-        group="gpu",
         scope="config",
         says="the launch starts more ranks on {node} than the node has GPUs",
         fix="Start at most one rank per GPU (cluster_nproc_per_node). List the GPUs of the node",
@@ -191,7 +185,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.hidden",
-        group="gpu",
         scope="config",
         says="CUDA_VISIBLE_DEVICES hides GPUs from the ranks on {node}",
         fix="Remove CUDA_VISIBLE_DEVICES from launch_env and from the script",
@@ -202,7 +195,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.number",
-        group="gpu",
         scope="config",
         says="a rank on {node} uses a GPU index that is out of range of its visible GPUs",
         fix="Pass LOCAL_RANK, not RANK, to torch.cuda.set_device, start at most one rank per GPU, and unset"
@@ -216,7 +208,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.none_seen",
-        group="gpu",
         scope="node",
         says="ranks on {node} detect no GPU: no GPU is present, the driver is not loaded, or the GPUs are hidden",
         fix="If the node has GPUs, check CUDA_VISIBLE_DEVICES in launch_env and the script; if not, check the driver."
@@ -230,7 +221,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.taken",
-        group="gpu",
         scope="node",
         says="another process has exclusive access to a GPU on {node}",
         fix="Set the compute mode to Default, or find and end the other process",
@@ -242,7 +232,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.no_code",
-        group="gpu",
         scope="node",
         says="the torch build or an extension on {node} does not support the GPUs of the node",
         fix="Rebuild extensions for the GPU, and select a torch release or CUDA variant that supports it",
@@ -254,7 +243,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.driver.old",
-        group="gpu",
         scope="node",
         says="the driver on {node} is too old for its torch build",
         fix="Install the driver version from the plan",
@@ -266,7 +254,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.driver.mismatch",
-        group="gpu",
         scope="node",
         says="the kernel module and the libraries of the driver on {node} have different versions",
         fix="Reboot the node, and check the version of the loaded module",
@@ -279,7 +266,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.ecc",
-        group="gpu",
         scope="node",
         says="a GPU of {node} had uncorrectable memory errors",
         fix="Reset the GPU while it is idle, and replace the GPU if the errors recur",
@@ -292,7 +278,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.fault",
-        group="gpu",
         scope="node",
         says="a GPU of {node} failed during the launch",
         fix="Reset the GPU or reboot the node, and look up the Xid in the kernel log",
@@ -308,7 +293,6 @@ CAUSES = (
     ),
     Cause(
         "gpu.memory.unified",
-        group="gpu",
         scope="node",
         says="the memory of {node}, which CPU and GPU share, has too little free memory (MemFree) for the driver",
         fix="Leave more free memory: smaller GPU memory share, fewer processes, drop the page cache. Check MemFree and"
@@ -319,20 +303,7 @@ CAUSES = (
         confirm=(Question("memory.free", "was the free memory of {node} used up?", free_memory, MEMINFO),),
     ),
     Cause(
-        "gpu.profiling",
-        group="gpu",
-        scope="node",
-        says="the driver on {node} lets only administrators read GPU performance counters, which the profiler needs",
-        fix="Set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or profile without hardware counters."
-        " Check RmProfilingAdminOnly",
-        command=OnNode("cat /proc/driver/nvidia/params"),
-        symptoms=("cuda.profiling",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "program.illegal_access",
-        group="program",
         scope="code",
         says="a CUDA kernel of the program accessed invalid memory on {node} (NVIDIA calls this an application error)",
         fix="Run the program with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
@@ -452,7 +423,6 @@ TAKEN_BEFORE = Question("gpu.memory.before", "was GPU memory on {node} in use be
 OF_MEMORY = (
     Cause(
         "gpu.memory.others",
-        group="gpu",
         scope="node",
         says="other processes hold memory of the GPU of rank {rank} on {node}",
         fix="Wait for the other processes, or ask their owners to end them. List the processes on the GPUs",
@@ -470,7 +440,6 @@ OF_MEMORY = (
     ),
     Cause(
         "gpu.memory.own",
-        group="gpu",
         scope="process",
         says="rank {rank} on {node} needs more memory than its GPU has",
         fix="Use smaller batches or sequences, mixed precision, or activation checkpointing",
@@ -481,7 +450,6 @@ OF_MEMORY = (
     ),
     Cause(
         "gpu.memory.full",
-        group="gpu",
         scope="process",
         says="the GPU memory of rank {rank} on {node} was filled by the rank itself or by other processes",
         fix="Use smaller batches, or end the other processes on the GPU. List the processes",

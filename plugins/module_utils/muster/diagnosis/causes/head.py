@@ -250,7 +250,6 @@ NETWORK = playbook("site.yml", tags="network")
 CAUSES = (
     Cause(
         "head.elsewhere",
-        group="head",
         scope="code",
         says="the script meets at {what}, not at the rendezvous of the launch ({address}, port {port})",
         fix="Call init_process_group without init_method, and do not set MASTER_ADDR or MASTER_PORT in the script",
@@ -261,7 +260,6 @@ CAUSES = (
     ),
     Cause(
         "head.nobody_listens",
-        group="head",
         scope="node",
         says="no process listens on port {port} of the head node {node}: its launcher was not started or has exited",
         fix="Start the launcher on {node} with node rank 0 and port {port}, and check that it listens on the port",
@@ -273,7 +271,6 @@ CAUSES = (
     ),
     Cause(
         "head.filtered",
-        group="head",
         scope="link",
         says="packets to port {port} of the head node are dropped ({what})",
         fix=LET_IN,
@@ -284,7 +281,6 @@ CAUSES = (
     ),
     Cause(
         "head.rejected",
-        group="head",
         scope="link",
         says="connections to port {port} of the head node are refused, although a process listens on it",
         fix=LET_IN,
@@ -295,7 +291,6 @@ CAUSES = (
     ),
     Cause(
         "head.forbidden",
-        group="head",
         scope="link",
         says="a firewall prohibits connections to port {port} of the head node",
         fix=LET_IN,
@@ -306,7 +301,6 @@ CAUSES = (
     ),
     Cause(
         "head.reply_lost",
-        group="head",
         scope="link",
         says="connections from {node} reach {peer}, but the replies from {peer} are lost",
         fix="Check the return path: reverse-path filters in between, and the outgoing rules and routes on {peer}",
@@ -318,7 +312,6 @@ CAUSES = (
     ),
     Cause(
         "head.no_host",
-        group="head",
         scope="link",
         says="no machine responds at the address of the head node",
         fix="Check whether the head node is up and its address is correct",
@@ -329,7 +322,6 @@ CAUSES = (
     ),
     Cause(
         "head.no_route",
-        group="head",
         scope="link",
         says="{node} has no route to {peer}",
         fix="On {node}, add a route to the training network",
@@ -341,7 +333,6 @@ CAUSES = (
     ),
     Cause(
         "head.other_route",
-        group="head",
         scope="link",
         says="the route from {node} to {peer} does not use the training network interface",
         fix="Remove this route, or add a separate route for the training network",
@@ -353,7 +344,6 @@ CAUSES = (
     ),
     Cause(
         "head.address_twice",
-        group="head",
         scope="node",
         says="{node} has the same address as {peer}, so connections can reach either node",
         fix="Remove the duplicate address from {node}. List the addresses of the node",
@@ -366,7 +356,6 @@ CAUSES = (
     # If a web server uses the port, the client of torch 2.13 hangs: no output in 35 s with a timeout of 4 s.
     Cause(
         "head.other_program",
-        group="head",
         scope="node",
         says="another program uses port {port} on {node}",
         fix="Use another port, or stop the program. Find the process that listens on the port",
@@ -381,7 +370,6 @@ CAUSES = (
     ),
     Cause(
         "head.stale_store",
-        group="head",
         scope="node",
         says="the store of an earlier launch still uses port {port} on {node}",
         fix="Use another port, or end the remaining process. Find the PID of the process",

@@ -10,7 +10,7 @@ from ...verdict.words import few
 from ..drift import environment
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
-from .address import OF_AN_ENGINE, advertised_addresses, holding, may_be_shared
+from .address import OF_AN_ENGINE, advertised_addresses, each_node, holding, may_be_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,11 +34,6 @@ def contained(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     for address in advertised_addresses(case, by):
         if not holding(case, address) and may_be_shared(case, address):
             yield CausePlace(what=address)
-
-
-def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(node) for node in case.nodes)
 
 
 def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -83,7 +78,6 @@ def has_sidecar(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 CAUSES = (
     Cause(
         "interference.proxy",
-        group="interference",
         scope="node",
         says="connections from {node} to the other nodes go through a web proxy",
         fix="Add the nodes to no_proxy, or remove the proxy variables from the launch environment",
@@ -94,7 +88,6 @@ CAUSES = (
     ),
     Cause(
         "interference.container",
-        group="interference",
         scope="config",
         says="ranks advertise {what}, a container address that other nodes cannot reach",
         fix="Run the container with the host network (--network=host)",
@@ -105,7 +98,6 @@ CAUSES = (
     ),
     Cause(
         "interference.mesh",
-        group="interference",
         scope="node",
         says="a service mesh proxy on {node} intercepts the connections of the launch",
         fix="Exclude the ports or pods of the launch from the service mesh. List the listening processes",

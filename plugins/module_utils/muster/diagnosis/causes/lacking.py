@@ -1,7 +1,7 @@
 """Causes related to an item that is missing on one node: a file, permission, package, library or environment variable.
 
-The error of the rank shows what is missing, so that the line alone makes the cause likely. It is confirmed if ranks on
-other nodes did not report the same error.
+The error of the rank shows what is missing, so that the line alone makes the cause likely. For a path, a check on all
+nodes confirms it: that other ranks did not report the error does not show that their nodes have the file.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from ...launch.endings import Ending
 from ...verdict.commands import OnNode, playbook
+from ...verdict.words import few
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..case import LaunchCase
     from ..model import CauseAnswer, Places, Symptom
@@ -46,6 +47,23 @@ def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if not others:
         return no("every node reported the same error") if len(case.nodes) > 1 else no("the launch has no other node")
     return yes(here[0].summary, f"last output of {here[0].where}; {others[0]} did not report this error", here[0].when)
+
+
+def lacks(access: str, says: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
+    """Return a function that checks whether the launch user lacks this access (letters as in evidence.py) to a path."""
+
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+        known = {name: seen[place.what] for name, seen in case.seen.get("paths", {}).items() if place.what in seen}
+        if place.node not in known:
+            return not_looked(f"{place.what} was not checked on {place.node}")
+        missing = set(access) - set(known[place.node])
+        if not missing:
+            return not_looked(f"{place.what} {says} on {place.node} now")
+        others = [name for name, seen in known.items() if missing & set(seen)]
+        where = f"on {few(others)}, but not on {place.node}" if others else f"on none of {few(list(known))}"
+        return yes(f"{place.what} {says} {where}", f"access of the launch user on {few(list(known))}")
+
+    return look
 
 
 def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -99,6 +117,10 @@ ONLY_THERE = Question(
     missed_there_only,
     by_words=True,
 )
+ABSENT = Question("path.exists", "does {what} not exist on {node}?", lacks("e", "exists"))
+DENIED = Question(
+    "path.access", "can the launch user not use {what} on {node}?", lacks("erw", "can be read and written")
+)
 NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
 NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)
 WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
@@ -109,31 +131,28 @@ PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from
 CAUSES = (
     Cause(
         "process.missing.file",
-        group="process",
         scope="node",
         says="{what} is missing on {node}",
         fix="Copy the file to the same path on every node, or use a path on shared storage. Check the path",
         command=OnNode("ls -ld {path}"),
         symptoms=MISSING_FILE,
         places=nodes_without("path"),
-        confirm=(ONLY_THERE,),
+        confirm=(ABSENT, ONLY_THERE),
         decisive=MISSING_FILE,
     ),
     Cause(
         "process.missing.permission",
-        group="process",
         scope="node",
         says="the launch user cannot read or write {what} on {node}",
         fix="Set the same owner and mode as on the other nodes. Check the path",
         command=OnNode("ls -ld {path}"),
         symptoms=("python.permission",),
         places=nodes_without("path"),
-        confirm=(ONLY_THERE,),
+        confirm=(DENIED, ONLY_THERE),
         decisive=("python.permission",),
     ),
     Cause(
         "process.missing.package",
-        group="process",
         scope="node",
         says="the package {what} is missing from the environment of {node}",
         fix="Install the same environment on all nodes",
@@ -146,7 +165,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.library",
-        group="process",
         scope="node",
         says="the library {what} is missing on {node}",
         fix="Install the package that provides the library, or set LD_LIBRARY_PATH as on the other nodes",
@@ -158,7 +176,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.variable",
-        group="process",
         scope="node",
         says="the environment variable {what} is not set on {node}",
         fix="Set the variable in launch_env instead of in a login file on one node",
@@ -168,7 +185,6 @@ CAUSES = (
     ),
     Cause(
         "process.missing.launcher",
-        group="process",
         scope="node",
         says="the launcher could not be executed on {node} ({what})",
         fix="Install the same environment on all nodes",
@@ -181,7 +197,6 @@ CAUSES = (
     ),
     Cause(
         "process.options",
-        group="process",
         scope="config",
         says="a program rejected its options: {what}",
         fix="Correct the options of the launch",

@@ -71,7 +71,6 @@ NETWORK = playbook("site.yml", tags="network")
 CAUSES = (
     Cause(
         "head.name_unknown",
-        group="head",
         scope="node",
         says="{node} cannot resolve the name of the head node ({what})",
         fix="Use the address instead of the name, or add the nodes to /etc/hosts",
@@ -83,7 +82,6 @@ CAUSES = (
     ),
     Cause(
         "head.name_loopback",
-        group="head",
         scope="node",
         says="{node} resolves the name of the head node ({what}) to a loopback address",
         fix="Use the address instead of the name, or remove the name from the 127.0.1.1 line in /etc/hosts",
@@ -94,7 +92,6 @@ CAUSES = (
     ),
     Cause(
         "head.name_foreign",
-        group="head",
         scope="node",
         says="{node} resolves the name of the head node ({what}) to an address that the head node does not have",
         fix="Use the address instead of the name, or correct /etc/hosts or the DNS record, and check the resolution",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode, playbook
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import ASTRAY, CALLED_HEAD, CALLED_PEER, CUT, WAITED, is_held_up, probed, ways_between
+from .address import each_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,11 +21,6 @@ MOST_RESENT = 0.01  # share of all sent segments; healthy networks stay far belo
 SOME_RESENT = 100
 HANGS = ("launch.stalled", "gloo.timeout", "nccl.timeout")
 TRANSFERS = (*HANGS, *CUT)
-
-
-def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(node) for node in case.nodes)
 
 
 def unless_held_up(places: Places) -> Places:
@@ -121,7 +117,6 @@ LINK_DOWN = Question("link.down", "is the training interface of {node} down?", l
 CAUSES = (
     Cause(
         "network.ports_filtered",
-        group="network",
         scope="link",
         says="packets to ephemeral ports are dropped ({what}), so ranks cannot reach each other after the rendezvous",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
@@ -132,7 +127,6 @@ CAUSES = (
     ),
     Cause(
         "network.astray",
-        group="network",
         scope="link",
         says="{node} sends its packets for {peer} the wrong way, over a wrong route or to a wrong hardware address",
         fix="Remove the wrong route or neighbor entry. Show the route",
@@ -144,7 +138,6 @@ CAUSES = (
     ),
     Cause(
         "network.ports_rejected",
-        group="network",
         scope="link",
         says="connections to ephemeral ports are refused: the rendezvous succeeds, but ranks cannot reach each other",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
@@ -155,7 +148,6 @@ CAUSES = (
     ),
     Cause(
         "network.large_packets",
-        group="network",
         scope="link",
         says="the network drops large packets but not small ones: initialization succeeds, but large collectives hang",
         fix="Set the same MTU on all nodes and switches, at most the size of the largest packet that passes",
@@ -168,7 +160,6 @@ CAUSES = (
     ),
     Cause(
         "network.loss",
-        group="network",
         scope="link",
         says="packets are lost in the network",
         fix="Check cables, transceivers, switch port counters, the duplex mode and the interface counters",
@@ -180,7 +171,6 @@ CAUSES = (
     ),
     Cause(
         "network.slow",
-        group="network",
         scope="link",
         says="the network connection is slow, so the ranks wait for data transfers",
         fix="Check the speed and duplex mode of the link, and other traffic on the link",
@@ -192,7 +182,6 @@ CAUSES = (
     ),
     Cause(
         "network.link_lost",
-        group="network",
         scope="node",
         says="the training network link of {node} was down during the launch",
         fix="Check the cable, the transceiver, the switch port and the kernel log",

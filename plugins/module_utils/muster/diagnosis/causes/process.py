@@ -231,7 +231,6 @@ OOM = ("rank.signal", "system.worker_killed", "system.killed", "system.actor_die
 CAUSES = (
     Cause(
         "process.exception",
-        group="process",
         scope="process",
         says="rank {rank} on {node} failed with an exception: {what}",
         fix="Read the traceback in the log of rank {rank}",
@@ -242,7 +241,6 @@ CAUSES = (
     ),
     Cause(
         "process.exception.everywhere",
-        group="process",
         scope="code",
         says="every rank failed with the same exception: {what}",
         fix="Read the traceback in the log of any rank; the exception is the same on all ranks",
@@ -253,7 +251,6 @@ CAUSES = (
     ),
     Cause(
         "process.exit",
-        group="process",
         scope="process",
         says="rank {rank} on {node} exited: {what}",
         fix="Check the log of rank {rank} to see why the script or a library called exit",
@@ -264,7 +261,6 @@ CAUSES = (
     ),
     Cause(
         "process.memory.limit",
-        group="process",
         scope="node",
         says="the OOM killer ended rank {rank} on {node}, because the launch reached its memory limit",
         fix="Reduce memory use (batch, workers, prefetch), or increase the memory limit of the launch",
@@ -276,7 +272,6 @@ CAUSES = (
     ),
     Cause(
         "process.memory.machine",
-        group="process",
         scope="node",
         says="the OOM killer ended rank {rank} on {node}, because the machine ran out of memory",
         fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
@@ -289,7 +284,6 @@ CAUSES = (
     ),
     Cause(
         "process.killed",
-        group="process",
         scope="process",
         says="rank {rank} on {node} was killed by SIGKILL; the sender is unknown, but it was not the OOM killer",
         fix="Ask the users of {node}; if auditd runs on {node}, ausearch shows the sender",
@@ -300,7 +294,6 @@ CAUSES = (
     ),
     Cause(
         "process.crash",
-        group="process",
         scope="process",
         says="rank {rank} on {node} crashed in native code ({what})",
         fix="Read the faulthandler stack in the log of rank {rank}, and try to reproduce the crash on one node",
@@ -311,7 +304,6 @@ CAUSES = (
     ),
     Cause(
         "process.stopped",
-        group="process",
         scope="process",
         says="rank {rank} on {node} is stopped (SIGSTOP, Ctrl-Z or a debugger), and the other ranks wait for it",
         fix="Resume the process with kill -CONT, or find out what stopped it",
@@ -322,7 +314,6 @@ CAUSES = (
     ),
     Cause(
         "process.frozen",
-        group="process",
         scope="node",
         says="the launch cgroup on {node} is frozen, and other ranks wait for the ranks on {node}",
         fix="Thaw the unit (systemctl thaw), or find out what froze it",
@@ -333,7 +324,6 @@ CAUSES = (
     ),
     Cause(
         "process.disk_wait",
-        group="process",
         scope="node",
         says="rank {rank} on {node} waits in the kernel for a disk, a network file system or a driver",
         fix="Check the mounts and the kernel log of {node}",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...launch.failure import Failure
     from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import CauseAnswer, Group, Places, Symptom
+    from ..model import CauseAnswer, Places, Symptom
 
 
 INCONSISTENT = "program.inconsistent"
@@ -228,7 +228,6 @@ EXCEPTIONS = ("process.exception", "process.exception.everywhere")
 CAUSES = (
     Cause(
         "program.other_operation",
-        group="program",
         scope="code",
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
@@ -240,7 +239,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_sizes",
-        group="program",
         scope="code",
         says="the ranks run the same collective with tensors of different sizes",
         fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
@@ -252,7 +250,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_types",
-        group="program",
         scope="code",
         says="the ranks run the same collective with tensors of different dtypes",
         fix="Use the same dtype on all ranks",
@@ -264,7 +261,6 @@ CAUSES = (
     ),
     Cause(
         "program.bytes",
-        group="program",
         scope="code",
         says="the ranks run different collectives or use different sizes: Gloo received data of an unexpected size",
         fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env, which prints the collectives that differ",
@@ -276,7 +272,6 @@ CAUSES = (
     ),
     Cause(
         "program.other_model",
-        group="program",
         scope="code",
         says="the model differs between ranks",
         fix="Build the model from the same settings on all ranks: numbers of classes and layers, data-dependent sizes",
@@ -288,7 +283,6 @@ CAUSES = (
     ),
     Cause(
         "program.alone",
-        group="program",
         scope="process",
         says="rank {rank} on {node} timed out waiting for its own GPU: the work before the collective did not finish",
         fix="Check whether a kernel of the rank runs endlessly, or increase the timeout of init_process_group",
@@ -298,7 +292,6 @@ CAUSES = (
     ),
     Cause(
         "program.straggler",
-        group="program",
         scope="process",
         says="rank {rank} on {node} did not reach the collective in which the other ranks waited",
         fix="Check the stack and last output of rank {rank}. If it sometimes does extra work, increase the timeout",
@@ -311,7 +304,6 @@ CAUSES = (
     ),
     Cause(
         "program.barrier",
-        group="program",
         scope="process",
         says="rank {rank} on {node} did not reach a monitored barrier in time",
         fix="Check the log of rank {rank} for other work that delayed the rank, or increase the timeout",
@@ -357,10 +349,8 @@ def by_words(
 ) -> Cause:
     """Return a cause that a line in the last output of a rank makes likely. node: whether the cause can affect a single
     node. also: lines that make the cause only possible."""
-    group: Group = "program"
     return Cause(
         name,
-        group=group,
         scope="code",
         says=says,
         fix=fix,

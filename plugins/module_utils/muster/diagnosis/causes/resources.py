@@ -13,6 +13,7 @@ from ...verdict.commands import OnNode
 from ...verdict.words import gigabytes
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import printed, probe
+from .process import every_node
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
@@ -52,11 +53,6 @@ def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CauseP
 def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
-
-
-def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (CausePlace(node) for node in case.nodes)
 
 
 # ---------------------------------------------------------------- disks
@@ -292,7 +288,6 @@ WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout")
 CAUSES = (
     Cause(
         "resources.disk",
-        group="resources",
         scope="node",
         says="a disk on {node} is full",
         fix="Write to another disk, or free disk space. Show the free space of all disks",
@@ -303,7 +298,6 @@ CAUSES = (
     ),
     Cause(
         "resources.inodes",
-        group="resources",
         scope="node",
         says="a file system on {node} has free space but no free inodes, because it contains too many files",
         fix="Write to another file system, or delete files. Show the free inodes of all file systems",
@@ -314,7 +308,6 @@ CAUSES = (
     ),
     Cause(
         "resources.read_only",
-        group="resources",
         scope="node",
         says="a file system on {node} is read-only",
         fix="Repair the file system and mount it again; check the kernel log for disk errors",
@@ -325,7 +318,6 @@ CAUSES = (
     ),
     Cause(
         "resources.shared_memory",
-        group="resources",
         scope="node",
         says="the shared memory of {node} (/dev/shm) is too small or full",
         fix="Increase the size of /dev/shm (--shm-size for a container), delete leftover files, or use fewer workers",
@@ -340,7 +332,6 @@ CAUSES = (
     ),
     Cause(
         "resources.files",
-        group="resources",
         scope="process",
         says="rank {rank} on {node} reached its limit on open files",
         fix="Increase the limit (launch_users_nofile for user launches), or look for files that are never closed",
@@ -350,7 +341,6 @@ CAUSES = (
     ),
     Cause(
         "resources.tasks",
-        group="resources",
         scope="node",
         says="{node} rejected new processes or threads of the launch",
         fix="Increase the task limit, or use fewer workers and threads (OMP_NUM_THREADS)",
@@ -360,7 +350,6 @@ CAUSES = (
     ),
     Cause(
         "resources.locked_memory",
-        group="resources",
         scope="node",
         says="the limit on locked memory of the launch on {node} is too low for RDMA",
         fix="Remove the limit on locked memory (site.yml --tags baseline does this). Show the limits of the user",
@@ -371,19 +360,7 @@ CAUSES = (
         refute=(UNLIMITED,),
     ),
     Cause(
-        "resources.storage",
-        group="resources",
-        scope="node",
-        says="a disk or a network file system of {node} failed ({what})",
-        fix="Mount the file system again, and check its server, the network and the kernel log",
-        command=OnNode("journalctl --dmesg --lines=30", become=True),
-        symptoms=("system.storage",),
-        places=where_met,
-        confirm=(),
-    ),
-    Cause(
         "resources.processor_time",
-        group="resources",
         scope="node",
         says="a CPU limit throttled the launch on {node}, so the other nodes had to wait",
         fix="Increase CPUQuota of the launch unit or of its parent slice",
@@ -394,7 +371,6 @@ CAUSES = (
     ),
     Cause(
         "resources.conntrack",
-        group="resources",
         scope="node",
         says="{node} dropped connections because its connection tracking table was full",
         fix="Increase net.netfilter.nf_conntrack_max, or exclude the training network from connection tracking",
@@ -404,7 +380,6 @@ CAUSES = (
     ),
     Cause(
         "resources.memory",
-        group="resources",
         scope="process",
         says="rank {rank} on {node} requested more memory at once than {node} has",
         fix="Check the size in the message; a batch, sequence or buffer is probably larger than intended",

@@ -92,7 +92,7 @@ TEXTS = (
     Text(
         "python.download",
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
-        r"|[Cc]ouldn't connect to 'https?://(?P<server>[\w.-]+)",
+        r"|[Cc]ouldn't connect to 'https?://[\w.-]+",
         "a file could not be downloaded: the server cannot be reached from this node",
         "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
         "urllib3, huggingface_hub; read, not run",
