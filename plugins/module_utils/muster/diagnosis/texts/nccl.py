@@ -203,7 +203,7 @@ TEXTS = (
     ),
     Text(
         "nccl.truncated",
-        r"[Mm]essage truncated ?: receiv(?:ed|ing) \d+ bytes instead of \d+",
+        r"[Mm]essage truncated ?: rece(?:ived|iving) \d+ bytes instead of \d+",
         "a peer sent a message of another size, as another NCCL version does, or a rank that runs another collective",
         "NCCL WARN NET/Socket : message truncated : receiving 1048576 bytes instead of 65536",
         "read, not run: NCCL 2.30's source",
