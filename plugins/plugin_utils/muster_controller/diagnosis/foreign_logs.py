@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.launch.plan import PlanError
 from muster.verdict.printable import printable
@@ -26,6 +26,7 @@ from muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from io import BufferedIOBase
 
 # Names of logs in a folder, rotated and compressed ones included; a file given by name may have any.
 LOG = re.compile(
@@ -73,7 +74,8 @@ class LogParts(NamedTuple):
 
 
 def read_standard_input() -> ForeignLogs:
-    return _logs_of({"standard input": _parts(sys.stdin.buffer, LONGEST)})
+    stream: Any = sys.stdin.buffer
+    return _logs_of({"standard input": _parts(stream, LONGEST)})
 
 
 def read_logs(where: str) -> ForeignLogs:
@@ -163,7 +165,7 @@ def _read(path: str, most: int, *, within: int | None = None, links: bool = Fals
         return _parts(stream, most, os.fstat(handle).st_size)
 
 
-def _parts(stream: IO[bytes], most: int, size: int = 0) -> LogParts:
+def _parts(stream: BufferedIOBase, most: int, size: int = 0) -> LogParts:
     """Read the beginning and the end. size: of a file that can be read from any place."""
     room, first, last, seen, held = most - most // 4, b"", deque[bytes](), 0, 0
     with suppress(EOFError, zlib.error):  # a truncated file: what was read so far
