@@ -144,7 +144,8 @@ def test_exported_job_has_every_rank_at_its_place(nodes: dict[str, Machine], exp
     ("mode", "options", "state", "said"),
     [
         ("kill", (), "FAILED", "SIGKILL"),
-        ("sleep", ("--time=2",), "TIMEOUT", "DUE TO TIME LIMIT"),
+        # Without the signal before the limit, which ends torchrun.
+        ("sleep", ("--time=2", "--signal=CONT@10"), "TIMEOUT", "DUE TO TIME LIMIT"),
         ("cancel", (), "CANCELLED", "CANCELLED"),
     ],
 )
