@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ctrl_c
 from acceptance_runs import run_acceptance
 from gpu_cluster import bring_up, look_up
 from machines import NODES, find_machine, list_nodes, run_playbook
 from races import table
 
+ctrl_c.restore()
 # The steps before the first driver or wheel is installed.
 UP_TO_NETWORK = "inspect,baseline,network"
 

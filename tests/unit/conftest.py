@@ -2,4 +2,7 @@
 
 from ansible.plugins.loader import init_plugin_loader
 
+import ctrl_c
+
 init_plugin_loader()
+ctrl_c.restore()
