@@ -30,6 +30,7 @@ PORTS = ("6817", "6818")
 SCRIPT = "/srv/slurm_ranks.py"
 FOLDER = "/home/muster/slurm"
 LAUNCHES = "/var/lib/muster/launches"
+OF_THE_SITE = "/etc/slurm/gres.conf"
 HOOK = "/usr/local/sbin/muster-slurm-"
 
 
@@ -48,7 +49,10 @@ def nodes(three_nodes: dict[str, Machine], play: Play) -> Iterator[dict[str, Mac
         machine.podman_copy(ROOT / "tests/integration/payloads/slurm_ranks.py", SCRIPT)
         machine.inside("install", "-d", "-o", "muster", FOLDER)
     yield three_nodes
+    three_nodes["node2"].inside("sh", "-c", f"echo '# of the site' > {OF_THE_SITE}")
     slurm(play, OFF)
+    assert three_nodes["node2"].inside("cat", OF_THE_SITE).stdout == "# of the site\n"
+    three_nodes["node2"].inside("rm", OF_THE_SITE)
     for name, machine in three_nodes.items():
         machine.inside("rm", "-r", SCRIPT, FOLDER)
         assert listening(machine) == before[name]
@@ -226,6 +230,20 @@ def test_ports_are_open_to_the_nodes_only(nodes: dict[str, Machine]) -> None:
         argv = ["python3", "-c", connect, nodes["node1"].address, port]
         assert nodes["node2"].inside(*argv, check=False).returncode == 0
         assert outsider.inside(*argv, check=False).returncode
+
+
+def test_slurm_of_the_site_is_not_changed(nodes: dict[str, Machine], play: Play) -> None:
+    """node3 has a configuration that Muster did not write."""
+    third = nodes["node3"]
+    third.inside("sh", "-c", "echo ClusterName=site > /etc/slurm/slurm.conf")
+    try:
+        result = play("playbooks/slurm.yml", extravars={**ON, "slurm_config": {**WITHOUT_CGROUPS, "KillWait": 33}})
+        assert result.rc != 0
+        assert "node3: /etc/slurm/slurm.conf: Muster did not write or start this Slurm" in result.stdout
+        assert third.inside("cat", "/etc/slurm/slurm.conf").stdout == "ClusterName=site\n"
+    finally:
+        third.inside("rm", "/etc/slurm/slurm.conf")
+    slurm(play, ON)
 
 
 def test_restart_of_the_controller_keeps_a_running_job(

@@ -53,10 +53,10 @@ def test_one_pod_per_node_with_its_gpus() -> None:
 
 
 def test_secrets_are_references_and_the_address_is_that_of_the_pod() -> None:
-    container = pod_of(manifest(env={"HF_TOKEN": "s3cret", "A": "b: c"}))["containers"][0]
+    container = pod_of(manifest(env={"HF_TOKEN": "s3cret", "A": "b: c", "NO": "1"}))["containers"][0]
     env = {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
     assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "train", "key": "HF_TOKEN"}}
-    assert env["A"] == "b: c"
+    assert (env["A"], env["NO"]) == ("b: c", "1"), "NO is no boolean of YAML"
     assert env["LOCAL_ADDR"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert env["MASTER_ADDR"] == "train-node-0-0.train"
     assert "s3cret" not in str(container)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDERS = {"script_src": "", "project": ""}
-HARD = ["it's", "$HOME `id`", "a b", "--x=$(date)", "é\\"]
+HARD = ["it's", "$HOME `id`", "a b", "--x=$(date)", "é\\", "1\nMUSTER_TASK\ntouch /nowhere"]
 # Stubs: scontrol knows two nodes, and srun runs the task of each node, one after the other.
 SCONTROL = """#!/bin/sh
 case "$*" in
@@ -142,6 +142,7 @@ def test_attempts_end_after_launch_restarts(slurm: Path) -> None:
         ([a_node(1), a_node(2, torchrun="/opt/x/bin/torchrun")], {}, "different environments"),
         ([a_node(1)], {"script": ""}, "Nothing to launch"),
         ([a_node(1)], {"env": {"RANK": "1"}}, "launch_env sets RANK"),
+        ([a_node(1)], {"script_args": ["\ue000MASTER_ADDR\ue001"]}, "contains the character"),
     ],
 )
 def test_what_a_job_file_cannot_express_is_rejected(nodes: list[Any], request_: dict[str, Any], problem: str) -> None:

@@ -49,6 +49,12 @@ def test_chat_services_receive_only_their_fields(form: str) -> None:
     assert body(said(), form) == wanted[form]
 
 
+def test_text_from_nodes_mentions_nobody() -> None:
+    text = said('FAILED: <!channel> <at user_id="all"></at> & co')
+    assert body(text, "slack")["text"] == 'lab: FAILED: &lt;!channel&gt; &lt;at user_id="all"&gt;&lt;/at&gt; &amp; co'
+    assert "<" not in body(text, "feishu")["content"]["text"]
+
+
 def test_message_is_bounded_and_printable() -> None:
     text = said("FAILED: \x1b[31m" + "x" * 5000).text
     assert len(text) <= 2010

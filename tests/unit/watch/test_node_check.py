@@ -92,3 +92,11 @@ def test_the_history_is_bounded_and_survives_a_truncated_line(tmp_path: Path) ->
     path.write_text(path.read_text() + '{"when": 5, "fo')
     assert [one["when"] for one in check_results.history(folder, 3)] == [3, 4]
     assert check_results.last_full(folder) == 2
+
+
+def test_metrics_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "textfiles").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="textfiles"):
+        check_results.write_metrics(f"{tmp_path}/textfiles", "x 1\n")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..launch.plan import LaunchRequest, NodeSpec
 
 LAUNCH_ENV_FILE = "launch_env_file"
-# Marks a variable of the job in a word. Users' words cannot contain these characters, which are not printable.
+# Marks a variable of the job in a word. Words of users that contain these private characters are rejected.
 BEGIN, END = "\ue000", "\ue001"
 VARIABLE = re.compile(f"{BEGIN}([A-Z_]+){END}")
 REDIRECTS, TEE = "--redirects=3", "--tee=3"
@@ -77,6 +77,8 @@ def exported(request: LaunchRequest, inventory: Sequence[NodeSpec], folders: Map
     torchruns = {node.torchrun for node in nodes}
     if len(torchruns) > 1:
         problems.append(f"The nodes have different environments (cluster_torchrun){CANNOT}.")
+    if BEGIN in "".join([*options.script_args, *options.command, *map(str, options.env.values())]):
+        problems.append(f"An argument or variable contains the character {BEGIN!a}{CANNOT}.")
     if problems:
         raise PlanError(problems)
     nproc, torchrun = counts.pop(), torchruns.pop()

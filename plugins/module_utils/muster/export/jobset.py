@@ -85,12 +85,13 @@ def _container(job: ExportedJob) -> Iterator[str]:
     fixed = {"NNODES": str(job.nodes), "MASTER_ADDR": first, "MASTER_PORT": str(job.port), "JOB_ID": job.name}
     fixed |= {"LOG_DIR": LOGS, **{name: value for name, value in job.env.items() if not VARIABLE.search(value)}}
     for name, value in fixed.items():
-        yield f"{line}  - {{name: {name}, value: {text(value)}}}"
+        yield f"{line}  - {{name: {text(name)}, value: {text(value)}}}"
     yield f"{line}  - {{name: LOCAL_ADDR, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}"
     if job.secrets:
         yield f"{line}  # Secrets are not in this file: kubectl create secret generic {job.name} --from-env-file=..."
     for name in job.secrets:
-        yield f"{line}  - {{name: {name}, valueFrom: {{secretKeyRef: {{name: {text(job.name)}, key: {name}}}}}}}"
+        source = f"{{name: {text(job.name)}, key: {text(name)}}}"
+        yield f"{line}  - {{name: {text(name)}, valueFrom: {{secretKeyRef: {source}}}}}"
     if job.gpus:
         yield f"{line}resources: {{limits: {{nvidia.com/gpu: {job.gpus}}}}}"
     else:

@@ -95,9 +95,12 @@ def _run(job: ExportedJob) -> Iterator[str]:
         inside.append(f"cd {quoted(job.folder)}")
     inside.append("exec " + " ".join(quoted(word) for word in job.words))
     yield "# The first rank that fails ends the job on all nodes."
-    yield "task=$(cat <<'MUSTER_TASK'"
+    end = "MUSTER_TASK"
+    while end in "\n".join(inside):  # an argument may have lines of its own
+        end += "_"
+    yield f"task=$(cat <<'{end}'"
     yield from inside
-    yield "MUSTER_TASK"
+    yield end
     yield ")"
     yield 'srun --kill-on-bad-exit=1 --label bash -c "$task"'
 

@@ -76,9 +76,11 @@ def is_due(book: str, said: Notice, last: Mapping[str, Any], now: float) -> bool
 def body(said: Notice, form: str) -> dict[str, Any]:
     """Return the JSON object in the format of the receiver."""
     if form == "slack":
-        return {"text": said.text}
+        # Slack's own escapes; otherwise text from a node could mention a channel.
+        return {"text": said.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
     if form == "feishu":
-        return {"msg_type": "text", "content": {"text": said.text}}
+        # Feishu reads <at user_id="all"> in texts, and has no escape for "<".
+        return {"msg_type": "text", "content": {"text": said.text.replace("<", "\uff1c")}}
     if form == "dingtalk":
         return {"msgtype": "text", "text": {"content": said.text}}
     return {"schema": 1, **asdict(said)}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
-from . import files
+from . import files, trust
 
 FOLDER = "/var/lib/muster/node-check"
 LAST, HISTORY = "last.json", "history.jsonl"
@@ -47,7 +46,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def keep(answer: dict[str, Any], report: dict[str, Any], folder: str = FOLDER) -> None:
     """Write the last result with its findings, and append the answer to the history. Raises OSError."""
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    trust.make_folder(folder)
     lines = [*history(folder, MOST_KEPT - 1), answer]
     text = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in lines)
     files.replace(f"{folder}/{HISTORY}", text.encode(), mode=0o644)
@@ -55,5 +54,9 @@ def keep(answer: dict[str, Any], report: dict[str, Any], folder: str = FOLDER) -
 
 
 def write_metrics(folder: str, text: str) -> None:
-    """Write the metrics atomically, because node_exporter reads the file at any time. Raises OSError."""
-    files.replace(f"{folder}/{METRICS}", text.encode(), mode=0o644)
+    """Write the metrics atomically, because node_exporter reads the file at any time. Raises OSError.
+
+    The folder may belong to the account of node_exporter, which could replace it by a link.
+    """
+    with files.folder(folder) as handle:
+        files.replace(METRICS, text.encode(), mode=0o644, within=handle)
