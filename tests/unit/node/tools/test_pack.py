@@ -58,7 +58,9 @@ TOOLS = {
     "shared_files": {"as_user"},
     "site_questions": {"files", "run"},
     "sshd": {"files", "run"},
-    "status": {"as_user", "boot", "check_results", "disk", "files", "process", "run", "torch_version", "trees"},
+    "status": {
+        *("as_user", "boot", "check_results", "disk", "files", "process", "run", "torch_version", "trees", "trust"),
+    },
     "torch_facts": {"files", "torch_version"},
     "watcher": {"as_user", "files", "process", "run", "trees", "trust"},
 }
