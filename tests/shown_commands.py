@@ -17,7 +17,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "te
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv(?:-dev)?/bin/|script/|muster )\S+.*)")
 # Placeholders of the docs and their values in the tests.
-PLACEHOLDERS = {"<name>": "lab", "<verb>": "up", "<cluster>": "lab"}
+PLACEHOLDERS = {"<verb>": "up", "<cluster>": "lab"}
 
 
 class Shown(NamedTuple):

@@ -152,7 +152,6 @@ class Desk:
         """Replace the sample values in a command with the values of this workplace."""
         share, copied = "share_to=/srv/share/lab", "data_copy_src=/data/cifar10"
         for sample, value in {
-            "<name>": "lab",
             SAMPLE_ID: self.launch_id,
             "node7": "node3",
             "node9": "node3",

@@ -49,7 +49,7 @@ def blocks(*pages: str) -> list[str]:
 
 
 def commands(page: str) -> list[str]:
-    return [block for block in blocks(page) if block.startswith("console\n")]
+    return [block for block in blocks(page) if block.startswith("sh\n")]
 
 
 def inline(*pages: str) -> set[str]:

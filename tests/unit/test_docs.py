@@ -17,6 +17,7 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 # Paths in backticks, relative to the project folder.
 PLACES = "docs|examples|inventory/lab|library|molecule|playbooks|plugins|requirements|roles|script|tests"
 PATH = re.compile(rf"`((?:{PLACES})/[^`\s<]+)`")
+CREATED = {"inventory/lab/known_hosts"}  # by playbooks/trust.yml
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -43,8 +44,8 @@ def test_links_point_to_existing_targets(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paths_in_docs_exist(page: Path) -> None:
-    gone = [path for path in PATH.findall(FENCE.sub("", page.read_text())) if not [*ROOT.glob(path.rstrip(".,:/"))]]
-    assert not gone
+    named = {path.rstrip(".,:/") for path in PATH.findall(FENCE.sub("", page.read_text()))}
+    assert not [path for path in named - CREATED if not [*ROOT.glob(path)]]
 
 
 def test_every_page_is_in_the_index() -> None:
