@@ -465,7 +465,8 @@ def test_node_reverts_a_change_that_cuts_ssh(play: Play, nodes: list[Machine], o
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
-        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is unreachable")
+        until(lambda: failing.done() or not answers(outsider, live), PATIENCE, f"{live.name} is unreachable")
+        assert not failing.done(), failing.result().stdout
         result = failing.result()
         left_alone.result()
     assert result.rc != 0

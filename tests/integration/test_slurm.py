@@ -83,18 +83,8 @@ def export(tmp_path: Path) -> Callable[..., Path]:
 def submit(machine: Machine, file: Path, *options: str) -> str:
     """Submit a batch script as the training user; return the job's id."""
     machine.podman_copy(file, f"{FOLDER}/job.sbatch")
-    argv = [
-        "runuser",
-        "-u",
-        "muster",
-        "--",
-        "sbatch",
-        "--parsable",
-        f"--chdir={FOLDER}",
-        *options,
-        f"{FOLDER}/job.sbatch",
-    ]
-    return machine.inside(*argv).stdout.strip()
+    sbatch = ("sbatch", "--parsable", f"--chdir={FOLDER}", *options, f"{FOLDER}/job.sbatch")
+    return machine.inside("runuser", "-u", "muster", "--", *sbatch).stdout.strip()
 
 
 def field(machine: Machine, kind: str, name: str, what: str) -> str:
@@ -177,6 +167,26 @@ def test_end_of_a_job_is_diagnosed_from_its_output(
     assert causes[mode] in why.stdout.lower(), why.stdout
     for machine in nodes.values():
         until(partial(is_free, machine), PATIENCE, f"no rank is left on {machine.name}")
+
+
+def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, Machine], tmp_path: Path) -> None:
+    head = nodes["node1"]
+    (tmp_path / "hold.sh").write_text("#!/bin/sh\nsleep 600\n")
+    job = submit(head, tmp_path / "hold.sh", "--nodes=3", "--job-name=hold")
+    until(lambda: field(head, "job", job, "JobState") == "RUNNING", PATIENCE, "the job runs")
+    given = json.dumps({"launch_command": ["true"], "cluster_gpus": 0})
+    argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY), "-e", given]
+    launch = partial(subprocess.run, argv, cwd=ROOT, check=False, capture_output=True, text=True)
+    try:
+        refused = launch(env=ENVIRONMENT)
+        assert refused.returncode != 0
+        assert f"Slurm runs job {job} (hold) of muster on this node" in refused.stdout
+        inside = launch(env={**ENVIRONMENT, "SLURM_JOB_ID": job})
+        assert "Slurm runs job" not in inside.stdout
+        assert inside.returncode == 0, inside.stdout
+    finally:
+        head.inside("scancel", job)
+    assert ended(head, job) == "CANCELLED"
 
 
 def test_node_fault_drains_and_a_fresh_pass_resumes(nodes: dict[str, Machine]) -> None:

@@ -69,6 +69,8 @@ ON_NODES = {
     "ps": "procps, part of Ubuntu and Debian servers",
     "rdma": "iproute2, part of Ubuntu and Debian servers",
     "shutdown": "systemd-sysv, part of Ubuntu and Debian",
+    "scontrol": "slurm-client, required for slurmd",
+    "squeue": "slurm-client, required for slurmd",
     "ss": "iproute2, part of Ubuntu and Debian servers",
     "sysctl": "procps, part of Ubuntu and Debian servers",
     "systemctl": "systemd, required for launches",

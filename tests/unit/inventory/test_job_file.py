@@ -112,7 +112,7 @@ def test_unknown_variables_in_an_inventory_are_allowed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("book", ["plan.yml", "launch.yml"])
+@pytest.mark.parametrize("book", ["plan.yml", pytest.param("launch.yml", marks=pytest.mark.extended)])
 def test_templates_in_a_job_file_are_not_evaluated(tmp_path: Path, book: str) -> None:
     mark = tmp_path / "ran"
     pipe = f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}"

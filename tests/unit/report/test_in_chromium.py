@@ -45,6 +45,9 @@ PAGES: dict[str, Artifacts] = {
     "hostile_diagnosis": diagnosed_samples.kept(4, 2, hostile=True),
     "accepted_64": accepted_samples.kept(64, 8, "gpu"),
 }
+# One page of each kind is always tested.
+KINDS = ("healthy", "failed", "hostile", "accepted", "diagnosed")
+NAMES = [pytest.param(name, marks=() if name in KINDS else pytest.mark.extended) for name in PAGES]
 SEEN = "document.body.innerText"
 # Elements with too little contrast between their text and the nearest background.
 CONTRASTS = """
@@ -104,7 +107,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_page_is_readable_and_works_offline(browser: Chromium, pages: dict[str, Path], name: str, scheme: str) -> None:
     browser.open(pages[name], scheme=scheme)
     assert browser.noises == []
@@ -126,7 +129,7 @@ def test_page_follows_the_color_scheme(browser: Chromium, pages: dict[str, Path]
     assert colors[1] < 3 * 50
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_page_fits_on_a_phone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
@@ -195,13 +198,14 @@ def test_page_for_200_nodes_is_smaller_than_3_mb(pages: dict[str, Path]) -> None
     assert pages["two_hundred"].stat().st_size < 3_000_000
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_page_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     # A4 with margins of 1 cm.
     browser.open(pages[name], width=718, media="print")
     assert browser.value("document.documentElement.scrollWidth") <= 718
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["sixty_four", "accepted_64", "two_hundred"])
 def test_report_of_large_cluster_is_printed_on_few_sheets(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name])

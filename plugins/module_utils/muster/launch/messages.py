@@ -14,6 +14,7 @@ from ..verdict.reading import Count, Flag, Limit, Word
 if TYPE_CHECKING:
     from .data import DataFacts
     from .reservation import Holder, Occupied, Reserved
+    from .slurm_jobs import SlurmJobs
 
 
 ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
@@ -143,7 +144,7 @@ class Facts(TypedDict):
 
     user, interface_of_address: None if they do not exist. foreign: sentences about launch folders that users other than
     root can change. own: None in an administrator launch. quarantine: the node's copy of its quarantine in the
-    inventory; see muster/members/quarantine.py.
+    inventory; see muster/members/quarantine.py. slurm: None if slurmd does not run.
     """
 
     hostname: str
@@ -168,6 +169,7 @@ class Facts(TypedDict):
     beat_port: PortFacts | None
     data: list[DataFacts]
     quarantine: dict[str, str] | None
+    slurm: SlurmJobs | None
 
 
 # ---------------------------------------------------------------- start

@@ -12,6 +12,7 @@ from ..verdict.finding import evidence
 from . import caches, launchers, manager
 from . import plan as planning
 from .occupied import describe, launches_on, on_seats, taken, unknown
+from .slurm_jobs import on_the_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -181,6 +182,7 @@ class Requested:
     controller.
 
     launcher: name of the launcher, as in the plan. in_image: whether the launched programs are in a container image.
+    slurm_job: ID of the job of Slurm in whose allocation the controller runs; "" for none.
     """
 
     user: str
@@ -192,6 +194,7 @@ class Requested:
     users_root: str = ""  # in a user launch, the folder of the user's launches
     launcher: str = launchers.TORCHRUN.name
     in_image: bool = False
+    slurm_job: str = ""
 
 
 def judge(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
@@ -411,4 +414,11 @@ def others(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding
     ports = {**launches_on(facts["port"]), **launches_on(facts.get("beat_port"))}
     held = seats if request.shared else {**seats, **ports}
     found = taken(node, held, shared=request.shared, begun_here=request.begun_here)
-    return [*found, *unknown(node, facts["occupied"])]
+    jobs = on_the_node(
+        node,
+        facts.get("slurm"),
+        gpus=request.backend == "nccl",
+        own_job=request.slurm_job,
+        shared=request.shared,
+    )
+    return [*found, *unknown(node, facts["occupied"]), *jobs]

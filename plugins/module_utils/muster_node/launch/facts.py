@@ -232,6 +232,9 @@ def interface_of_ipv6(address: str) -> str | None:
 
 FILE_SECONDS = 5.0
 MOST_PLACES = 20  # of PATH
+SLURM_SECONDS = 5.0
+MOST_JOBS = 100
+MOST_TEXT = 100  # characters of a column
 
 
 def prepare(request: Json) -> Json:
@@ -262,7 +265,24 @@ def prepare(request: Json) -> Json:
         "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
         "data": data_facts(request.get("data", []), user_entry(request["user"])),
         "quarantine": quarantine.kept(),
+        "slurm": slurm_jobs(),
     }
+
+
+def slurm_jobs() -> Json | None:
+    """Return {jobs, why}: the jobs that Slurm has given resources of this node to; None if slurmd does not run.
+
+    Each job is {id, user, gres, name}.
+    """
+    if command("systemctl", "is-active", "slurmd.service").code != 0:
+        return None
+    node = socket.gethostname().partition(".")[0]
+    columns = ("--noheader", "--states=RUNNING,COMPLETING,CONFIGURING", f"--nodelist={node}", "--format=%A|%u|%b|%j")
+    listed = command("squeue", *columns, seconds=SLURM_SECONDS)
+    lines = [line.split("|", 3) for line in listed.text.splitlines()[:MOST_JOBS]]
+    names = ("id", "user", "gres", "name")
+    jobs = [dict(zip(names, (part[:MOST_TEXT] for part in line), strict=True)) for line in lines if len(line) == 4]
+    return {"jobs": jobs, "why": listed.why}
 
 
 def foreign_folders(request: Json) -> list[str]:

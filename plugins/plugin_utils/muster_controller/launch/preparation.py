@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ def prepare(
         str(Path(plan.head.run_dir).parents[1]) if whose.own else "",
         plan.launcher,
         in_image=bool(plan.image),
+        slurm_job=os.environ.get("SLURM_JOB_ID", ""),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)

@@ -188,13 +188,16 @@ def assert_printable(text: str, *, colored: bool = False) -> None:
     [
         pytest.param((), {}, PLACES, id="plain"),
         pytest.param(("--check", "--diff"), {"ANSIBLE_FORCE_COLOR": "1"}, [*PLACES, *WITH_DIFF], id="diff_in_color"),
-        pytest.param(("-vvv", "--diff"), {}, [*PLACES, *WITH_DIFF, *VERBOSE], id="verbose"),
-        pytest.param(
-            (), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES, id="json"
+        *(
+            pytest.param(*one, id=name, marks=pytest.mark.extended)
+            for name, one in {
+                "verbose": (("-vvv", "--diff"), {}, [*PLACES, *WITH_DIFF, *VERBOSE]),
+                "json": ((), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES),
+                "default_callback": (("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES),
+                "minimal": (("-v",), {"ANSIBLE_STDOUT_CALLBACK": "minimal"}, []),
+                "quiet": (("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, []),
+            }.items()
         ),
-        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES, id="default_callback"),
-        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "minimal"}, [], id="minimal"),
-        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, [], id="quiet"),
     ],
 )
 def test_control_characters_from_nodes_are_not_printed(
