@@ -17,6 +17,10 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 # Paths in backticks, relative to the project folder.
 PLACES = "docs|examples|inventory/lab|library|molecule|playbooks|plugins|requirements|roles|script|tests"
 PATH = re.compile(rf"`((?:{PLACES})/[^`\s<]+)`")
+# Words of a guide, and of README before its tables.
+MOST_WORDS = 900
+MOST_WORDS_OF_README = 750
+REFERENCES = {"security.md", "errors.md", "findings.md", "changes.md"}
 CREATED = {"inventory/lab/known_hosts"}  # by playbooks/trust.yml
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -53,3 +57,11 @@ def test_every_page_is_in_the_index() -> None:
     linked = {(index.parent / link.partition("#")[0]).resolve() for index in indexes for link in links(index)}
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert pages - linked - {INDEX} == set()
+
+
+def test_guides_are_short() -> None:
+    words = {page.name: len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")}
+    long = {name for name, count in words.items() if count > MOST_WORDS}
+    assert long == REFERENCES
+    before_tables = (ROOT / "README.md").read_text().partition("## What to read")[0]
+    assert len(before_tables.split()) <= MOST_WORDS_OF_README
