@@ -108,16 +108,19 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
 
 
 def bare(arguments: Iterable[str]) -> list[str]:
-    return [one.removesuffix("...") for one in arguments]
+    return [one.removesuffix("...").removesuffix("!") for one in arguments]
 
 
 def argument(project: VerbSource, name: str) -> click.Argument:
-    variable, several = name.removesuffix("..."), name.endswith("...")
+    (variable,) = bare([name])
+    several, required = name.endswith("..."), name.endswith("!")
+    is_launch = project.short["complete"].get(variable) == "launches"
+    word = "ID" if is_launch else variable.rpartition("_")[2].upper()
     return click.Argument(
         [variable],
-        required=False,
+        required=required,
         nargs=-1 if several else 1,
-        metavar=f"[{variable.rpartition('_')[2].upper()}]{'...' if several else ''}",
+        metavar=word if required else f"[{word}]{'...' if several else ''}",
         shell_complete=completer(project, variable),
     )
 

@@ -35,7 +35,8 @@ class VerbOption:
 
 @dataclass(frozen=True)
 class Verb:
-    """book: path of the playbook in the project. arguments: variables of positional arguments; "..." takes the rest.
+    """book: path of the playbook in the project. arguments: variables of positional arguments; "!" must be given, "..."
+    takes the rest.
 
     words: for ansible-playbook. here: variable that is set to the current folder.
     """

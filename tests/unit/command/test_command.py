@@ -105,6 +105,7 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
         ),
         ("health -o health_gate=warn", ["playbooks/health.yml", "-e", "health_gate=warn"]),
         ("attach x-1", ["playbooks/launch.yml", "-e", "launch_attach=x-1"]),
+        ("fetch x-1", ["playbooks/launch.yml", "-e", "launch_attach=x-1"]),
         ("why", ["playbooks/diagnose.yml"]),
         ("status --watch", ["playbooks/status.yml", "-e", '{"watch": true}']),
         ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
@@ -113,6 +114,13 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
 def test_verb_becomes_a_playbook(project: VerbSource, words: str, expected: list[str]) -> None:
     found = shown(project, words)
     assert [found[0], *found[3:]] == expected
+
+
+@pytest.mark.parametrize("verb", ["attach", "fetch", "stop"])
+def test_verb_for_one_launch_never_starts_another(project: VerbSource, verb: str) -> None:
+    result = run(project, f"{verb} --show")
+    assert result.exit_code == 2
+    assert "Missing argument 'ID'" in result.output
 
 
 def test_every_playbook_has_a_verb_with_help(project: VerbSource) -> None:
