@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from pathlib import Path
 
 APP = "muster"
 INSTALLED = "project"  # name of the project's folder within an installed package
 FILES = ("hosts.yml", "hosts.yaml", "hosts", "hosts.ini")
-SAMPLE = "198.51.100."  # addresses of the sample inventory, which belong to nobody
+# An address of the sample inventory, which belongs to nobody, outside of comments.
+SAMPLE = re.compile(r"^[^#\n]*\b198\.51\.100\.", re.MULTILINE)
+SANDBOX = "sandbox"
 
 
 class UnknownClusterError(Exception):
@@ -39,9 +42,18 @@ def registered(project: Path) -> dict[str, Path]:
     for folder in folders:
         for one in sorted(folder.iterdir()) if folder.is_dir() else ():
             files = [one / name for name in FILES if (one / name).is_file()]
-            if files and not any(SAMPLE in file.read_text(encoding="utf-8", errors="replace") for file in files):
+            if files and not any(is_sample(file) for file in files):
                 found.setdefault(one.name, one)
     return found
+
+
+def is_sample(file: Path) -> bool:
+    return bool(SAMPLE.search(file.read_text(encoding="utf-8", errors="replace")))
+
+
+def choices(found: dict[str, Path]) -> dict[str, Path]:
+    """Return the clusters that come into question if none is named: the sandbox only if there is no other."""
+    return {name: path for name, path in found.items() if name != SANDBOX} or found
 
 
 def chosen(asked: str, found: dict[str, Path]) -> Path:
@@ -57,7 +69,11 @@ def chosen(asked: str, found: dict[str, Path]) -> Path:
             )
         near = difflib.get_close_matches(asked, found, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
+        hint += (
+            " The inventory lab of a checkout counts once its sample addresses are replaced." if asked == "lab" else ""
+        )
         raise UnknownClusterError(f"There is no cluster {asked}.{hint} Clusters: {', '.join(found) or 'none'}.")
+    found = choices(found)
     if len(found) == 1:
         return next(iter(found.values()))
     if found:

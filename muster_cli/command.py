@@ -168,7 +168,7 @@ def start(project: VerbSource, verb: Verb, given: dict[str, Any]) -> None:
     if verb.name == "why" and (source := given["diagnose_launch"] or given["diagnose_log"]) and why.is_of_logs(source):
         why.show(project.root, source, as_json=given["as_json"])
         return
-    known = clusters.registered(project.root)
+    known = clusters.choices(clusters.registered(project.root))
     if len(known) > 1 and not given["cluster"] and sys.stdin.isatty() and not without_cluster(project, verb):
         given["cluster"] = click.prompt("Which cluster?", type=click.Choice([*known]))
     try:

@@ -185,6 +185,24 @@ def test_several_clusters_require_a_choice(project: VerbSource, home: Path) -> N
     assert shown(project, "health -c lab2")[2].endswith("/lab2")
 
 
+def test_sandbox_is_no_choice_beside_a_cluster(project: VerbSource, home: Path) -> None:
+    (home / "config/muster/clusters/sandbox").mkdir()
+    (home / "config/muster/clusters/sandbox/hosts.yml").touch()
+    assert shown(project, "health")[2].endswith("/rack")
+    assert shown(project, "health -c sandbox")[2].endswith("/sandbox")
+
+
+def test_inventory_counts_once_its_sample_addresses_are_replaced(project: VerbSource, home: Path) -> None:
+    hosts = home / "config/muster/clusters/lab/hosts.yml"
+    hosts.parent.mkdir()
+    hosts.write_text((ROOT / "inventory/lab/hosts.yml").read_text())
+    assert "once its sample addresses are replaced" in run(project, "health -c lab").output
+    kept, node = hosts.read_text().split("gpu_nodes:")
+    hosts.write_text(f"{kept}gpu_nodes:{node.replace('198.51.100.', '10.1.0.')}")
+    assert "198.51.100." in kept, "a comment still names the sample addresses"
+    assert shown(project, "health -c lab")[2].endswith("/lab")
+
+
 def test_first_cluster_is_created_by_init(project: VerbSource, home: Path) -> None:
     shutil.rmtree(home / "config")
     assert "muster init NAME" in run(project, "health").output
