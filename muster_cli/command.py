@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import yaml
+from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from . import clusters, complete, project_file, why
@@ -102,7 +103,7 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
     defaults = {}
     if verb.name in ("run", "environment"):
         options = project.verb("run").options
-        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), options)
+        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), options, project.short)
     settings = {"default_map": defaults}
     return click.Command(verb.name, settings, params=params, callback=run, help=verb.text, short_help=verb.text)
 
@@ -214,9 +215,12 @@ def words_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> list[
 
 def confirm(verb: Verb, words: Sequence[str], given: Mapping[str, Any]) -> None:
     """Ask for the name of the cluster before nodes lose something."""
-    name = Path(words[words.index("-i") + 1]).name
+    path = Path(words[words.index("-i") + 1])
+    name = path.name if path.name not in ("", "..") else path.resolve().name
+    if not name:
+        raise click.UsageError(f"{path} is not the inventory of a cluster.")
     if given["yes"]:
-        if not given["cluster"]:
+        if click.get_current_context().get_parameter_source("cluster") is not ParameterSource.COMMANDLINE:
             raise click.UsageError("--yes requires -c NAME, so that the cluster is explicit.")
         return
     named = ", ".join(str(given[one]) for one in bare(verb.arguments) if given[one])
@@ -245,6 +249,8 @@ def variables_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> d
         variables[name] = value
     if verb.here and verb.here not in variables and variables.get("launch_script", "/")[:1] != "/":
         variables[verb.here] = str(Path.cwd())
+    for name in (one for one, value in variables.items() if project_file.has_template(value)):
+        raise click.UsageError(f"{name} contains a template. Write the value itself, or use -o {name}=VALUE.")
     return variables
 
 

@@ -90,6 +90,8 @@ def test_names_from_nodes_are_shortened_and_made_printable(names: list[str]) -> 
     [
         {"changes": []},
         {"changes": {"file": 1, "unknown": "x", "download": "many"}},
+        {"changes": {"download": 10**400}},
+        {"changes": {"download": -1}},
         {"results": 1, "named": [], "diff": ["x", {"after_header": 1}]},
     ],
 )
@@ -98,3 +100,4 @@ def test_malformed_results_of_nodes_are_tolerated(result: dict[str, Any]) -> Non
     collect(found, "node1", "firewall", "Apply", {"changed": True, **result}, {})
     assert [(one["kind"], one["name"]) for one in found["rows"]] == [("other", "Apply")]
     assert (found["unknown"], found["download"]) == ({}, {})
+    assert table(found)

@@ -33,6 +33,7 @@ NO_JOBS = "launch_users"  # set by administrators in the inventory
 LAUNCHING = ("launch.yml", "plan.yml")
 # Ansible variables that select a login and cannot name a program to run.
 ACCESS = ("ansible_user", "ansible_port", "ansible_become", "ansible_ssh_private_key_file")
+WRITING = "launch_export_"  # options that write a file on the controller
 # What a launch runs; at least one is required.
 RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 SCRIPTS = RUNS[:2]
@@ -214,12 +215,20 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
         " Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it unchanged."
         for name, where in templates
     ]
-    return found + [
-        f"{where}: {name} is not allowed in a job file, because it can choose programs that run on the controller."
-        " Set it in the inventory or with -e."
-        for name, where in names.items()
-        if name.startswith("ansible_") and name not in ACCESS
-    ]
+    return (
+        found
+        + [
+            f"{where}: {name} is not allowed in a job file, because it can choose programs that run on the controller."
+            " Set it in the inventory or with -e."
+            for name, where in names.items()
+            if name.startswith("ansible_") and name not in ACCESS
+        ]
+        + [
+            f"{where}: {name} is not allowed in a job file, because it writes a file on the controller. Set it with -e."
+            for name, where in names.items()
+            if name.startswith(WRITING)
+        ]
+    )
 
 
 def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeRun, command: str) -> str:
