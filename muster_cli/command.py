@@ -23,8 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # Options of ansible-playbook that each verb passes on.
-VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
-FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
+VALUES_OF_ANSIBLE = (
+    *(["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"]),
+    *(["--vault-password-file"], ["--vault-id"]),
+)
+FLAGS_OF_ANSIBLE = (
+    *(["--check"], ["--diff"]),
+    *(["-K", "--ask-become-pass"], ["-k", "--ask-pass"], ["-J", "--ask-vault-pass"]),
+)
 NO_PLAYBOOK = ("options", "completion")  # verbs that run none
 INTERRUPTED = 130  # exit status after Ctrl-C at a question
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

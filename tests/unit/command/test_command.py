@@ -109,6 +109,11 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
         ("why", ["playbooks/diagnose.yml"]),
         ("status --watch", ["playbooks/status.yml", "-e", '{"watch": true}']),
         ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
+        ("status -J", ["playbooks/status.yml", "--ask-vault-pass"]),
+        (
+            "up --vault-id lab@prompt --vault-password-file secret",
+            ["site.yml", "--vault-password-file", "secret", "--vault-id", "lab@prompt"],
+        ),
     ],
 )
 def test_verb_becomes_a_playbook(project: VerbSource, words: str, expected: list[str]) -> None:
