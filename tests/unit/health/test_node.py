@@ -76,6 +76,23 @@ def test_healthy_node_passes_each_check_once() -> None:
     assert answer["verdict"]["status"] == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("inactive", "value"), [((), "2"), ((1,), None), ((0, 1, 2, 3), "0")], ids=["none", "1", "all"]
+)
+def test_nodes_are_compared_by_nvlinks_unless_the_gpus_of_a_node_differ(
+    inactive: tuple[int, ...], value: str | None
+) -> None:
+    """Inactive links of one GPU have a finding on the node itself."""
+    gpus = [
+        UNKNOWN | {"index": place, "nvlinks": [{"state": "inactive" if place in inactive else "active"}] * 2}
+        for place in range(4)
+    ]
+    looks, request = looked({})
+    seen = facts(looks, request)
+    seen["gpu"]["gpus"] = gpus
+    assert traits(seen, request)["gpu_nvlinks"] == value
+
+
 def test_empty_data_raises_no_exception() -> None:
     """All texts are empty, as they are without permissions."""
 
