@@ -17,7 +17,7 @@ from cases import cases, load_cases
 from looked_at import HERE, looked
 from muster.gpu_info.markup import Element
 from muster.gpu_info.query import gpu
-from muster.health import node
+from muster.health import gpu_peers, node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import has_code
@@ -84,13 +84,11 @@ def test_nodes_are_compared_by_nvlinks_unless_the_gpus_of_a_node_differ(
 ) -> None:
     """Inactive links of one GPU have a finding on the node itself."""
     gpus = [
-        UNKNOWN | {"index": place, "nvlinks": [{"state": "inactive" if place in inactive else "active"}] * 2}
+        UNKNOWN
+        | {"lost": False, "index": place, "nvlinks": [{"state": "inactive" if place in inactive else "active"}] * 2}
         for place in range(4)
     ]
-    looks, request = looked({})
-    seen = facts(looks, request)
-    seen["gpu"]["gpus"] = gpus
-    assert traits(seen, request)["gpu_nvlinks"] == value
+    assert gpu_peers.traits(gpus)["gpu_nvlinks"] == value
 
 
 def test_empty_data_raises_no_exception() -> None:
