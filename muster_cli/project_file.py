@@ -14,7 +14,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .verbs import VerbOption
+    from .verbs import VerbOption, VerbSource
 
 NAME = "muster.yml"
 LARGEST = 65536  # characters of the file
@@ -23,12 +23,12 @@ TEMPLATES = ("{{", "{%", "{#", "#jinja2:")  # the last one chooses other marks f
 
 
 def defaults(
-    folder: Path, registered: Mapping[str, Path], options: Sequence[VerbOption], short: Mapping[str, Any]
+    folder: Path, registered: Mapping[str, Path], options: Sequence[VerbOption], project: VerbSource
 ) -> dict[str, Any]:
     """Return the values of parameters, as click's default_map takes them. Raises click.UsageError with all problems.
 
     The file may come with a project from elsewhere: it can name a registered cluster, but no inventory, and no file
-    outside its folder. short: verbs.yml, which lists the options that the file can set.
+    outside its folder. verbs.yml lists the options that it can set.
     """
     path = folder / NAME
     if not path.is_file():
@@ -39,9 +39,9 @@ def defaults(
         raise click.UsageError(visible(f"{NAME} cannot be read: {' '.join(str(error).split())}")) from None
     if not isinstance(given, dict):
         raise click.UsageError(f"{NAME} is not a mapping of options.")
-    allowed = (one for one in options if one.variable in short["of_projects"])
+    allowed = (one for one in options if one.variable in project.short["of_projects"])
     known = {**{option_name(one): one.variable for one in allowed}, "cluster": "cluster"}
-    problems = list(problems_of(given, known, short, folder))
+    problems = list(problems_of(given, known, project, folder))
     if (cluster := str(given.get("cluster") or "")) and cluster not in registered:
         problems.append(f"cluster {cluster} is not registered; clusters: {', '.join(registered) or 'none'}")
     if problems:
@@ -78,11 +78,9 @@ def option_name(option: VerbOption) -> str:
     return next(flag for flag in option.flags if flag.startswith("--"))[2:]
 
 
-def problems_of(
-    given: Mapping[str, Any], known: Mapping[str, str], short: Mapping[str, Any], folder: Path
-) -> Iterator[str]:
+def problems_of(given: Mapping[Any, Any], known: Mapping[str, str], project: VerbSource, folder: Path) -> Iterator[str]:
     for name, value in given.items():
-        files = short["declarations"].get(known.get(name))
+        files = project.short["declarations"].get(known.get(name))
         if name not in known:
             near = difflib.get_close_matches(name[:80], known, 1)
             yield f"{name} is not an option that the file can set{f' (did you mean {near[0]}?)' if near else ''}"
@@ -94,7 +92,7 @@ def problems_of(
             yield f"{name} must be a mapping of names to mappings, such as {{mine: {{{files[0]}: FILE}}}}"
         else:
             paths = [one[key] for one in value.values() for key in files if key in one] if files else [value]
-            for path in map(str, paths if files or known[name] in short["paths"] else ()):
+            for path in map(str, paths if files or known[name] in project.short["paths"] else ()):
                 if path.startswith("~") or not inside(folder, path):
                     yield f"{name}: {path} is outside the folder of the file; give the path on the command line"
 

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 import yaml
@@ -412,20 +413,22 @@ def trapped_while_on(machine: Machine) -> None:
     machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
 
 
-def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
+def begin(name: str, seconds: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
     argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY), "--limit", name]
     argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": seconds})]
     environment = {**os.environ, **ENVIRONMENT}
     return subprocess.Popen(
-        argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        argv, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     )
 
 
 def kill_while_cut_off(machine: Machine, outsider: Machine, seconds: int) -> None:
     """Kill the controller of a run while the node is unreachable. The node reverts the change after `seconds`."""
-    with begin(machine.name, seconds) as run:
+    with tempfile.TemporaryFile() as output, begin(machine.name, seconds, output) as run:
         try:
-            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is unreachable")
+            goal = f"{machine.name} is unreachable"
+            until(lambda: run.poll() is not None or not answers(outsider, machine), PATIENCE, goal)
+            assert run.poll() is None, os.pread(output.fileno(), 100_000, 0).decode()
             assert machine.inside("ls", GUARD, check=False).returncode == 0
         finally:
             os.killpg(run.pid, signal.SIGKILL)

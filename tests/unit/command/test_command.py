@@ -109,11 +109,43 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
         ("why", ["playbooks/diagnose.yml"]),
         ("status --watch", ["playbooks/status.yml", "-e", '{"watch": true}']),
         ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
+        ("status -J", ["playbooks/status.yml", "--ask-vault-pass"]),
+        (
+            "up --vault-id lab@prompt --vault-password-file secret",
+            ["site.yml", "--vault-password-file", "secret", "--vault-id", "lab@prompt"],
+        ),
     ],
 )
 def test_verb_becomes_a_playbook(project: VerbSource, words: str, expected: list[str]) -> None:
     found = shown(project, words)
     assert [found[0], *found[3:]] == expected
+
+
+def test_nodes_can_be_separated_by_commas(project: VerbSource) -> None:
+    words = shown(project, "run --nodes gpu01,gpu02 --nodes gpu03 --spares gpu04,gpu05 train.py")
+    assert '{"cluster_launch_nodes": ["gpu01", "gpu02", "gpu03"]}' in words
+    assert '{"launch_spares": ["gpu04", "gpu05"]}' in words
+
+
+def test_verb_for_a_running_launch_has_only_options_with_an_effect(project: VerbSource) -> None:
+    for name, entry in project.short["verbs"].items():
+        every = {one.variable for one in project.options_of(project.book(name))}
+        assert set(entry.get("options", ())) <= every, name
+    said = run(project, "stop --help").output
+    assert "--stop-timeout" in said
+    assert "--restarts" not in said
+    words = shown(project, "fetch x-1 --fetch output/ --fetch-max-mb 9000")
+    assert '{"launch_fetch": ["output/"]}' in words
+
+
+def test_help_explains_positional_arguments(project: VerbSource) -> None:
+    said = run(project, "notebook --help").output
+    assert "muster notebook [OPTIONS] [started|stopped|looked_at]" in said
+    assert "Requested state of the notebook." in said
+    assert "SCRIPT: Path of the training script" in run(project, "run --help").output
+    assert run(project, "notebook begun --show").exit_code == 2
+    assert shown(project, "notebook started")[3:] == ["-e", "notebook_state=started"]
+    assert "[ID]" in run(project, "logs --help").output
 
 
 @pytest.mark.parametrize("verb", ["attach", "fetch", "stop"])
@@ -185,7 +217,7 @@ def test_several_clusters_require_a_choice(project: VerbSource, home: Path) -> N
     assert shown(project, "health -c lab2")[2].endswith("/lab2")
 
 
-def test_sandbox_is_no_choice_beside_a_cluster(project: VerbSource, home: Path) -> None:
+def test_sandbox_is_ignored_beside_a_cluster(project: VerbSource, home: Path) -> None:
     (home / "config/muster/clusters/sandbox").mkdir()
     (home / "config/muster/clusters/sandbox/hosts.yml").touch()
     assert shown(project, "health")[2].endswith("/rack")

@@ -41,6 +41,7 @@ PLACES = {
     "ip6tables": ("said", "ip6tables", "out"),
     "listeners": ("said", "listeners", "out"),
     "user.rules": ("ufw", "files", "user.rules"),
+    "before.rules": ("ufw", "files", "before.rules"),
     "ufw.conf": ("ufw", "conf"),
     "defaults": ("ufw", "defaults"),
 }

@@ -79,6 +79,8 @@ def _sockets_cut_off(
     now = scene_now(look)
     udp = {port for one in known for port in one.ports}
     for socket in outside_sockets(look):
+        if socket.proto == "tcp" and socket.port in look.ssh_ports:
+            continue  # always allowed; if other rules block it, the plan is rejected or the node reverts the change
         if receives_replies(look, socket) and socket.process and _port(socket) not in udp:
             continue
         if any(socket.proto in one.protos and one.ports[0] <= socket.port <= one.ports[1] for one in request.allowed):
