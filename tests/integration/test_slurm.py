@@ -181,7 +181,7 @@ def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, M
     try:
         refused = launch(env=ENVIRONMENT)
         assert refused.returncode != 0
-        assert f"Slurm runs job {job} (hold) of muster on this node" in refused.stdout
+        assert f"Slurm runs job {job} of muster on this node" in refused.stdout
         inside = launch(env={**ENVIRONMENT, "SLURM_JOB_ID": job})
         assert "Slurm runs job" not in inside.stdout
         assert inside.returncode == 0, inside.stdout

@@ -319,9 +319,9 @@ def folder_above(path: str) -> str:
 def cache_root(request: LaunchRequest) -> str:
     """Return the user's folder for compiled files.
 
-    It is next to the logs, on a local disk and outside the home folder.
+    It is with the logs, on a local disk and outside the home folder. No folder of the site has this name.
     """
-    return f"{folder_above(request.cluster.run_root)}/cache/{request.cluster.user}"
+    return f"{request.cluster.run_root}/.muster-cache/{request.cluster.user}"
 
 
 def environment(
