@@ -170,6 +170,7 @@ def test_end_of_a_job_is_diagnosed_from_its_output(
 
 
 def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, Machine], tmp_path: Path) -> None:
+    """The check launch.slurm rejects the launch and names the job."""
     head = nodes["node1"]
     (tmp_path / "hold.sh").write_text("#!/bin/sh\nsleep 600\n")
     job = submit(head, tmp_path / "hold.sh", "--nodes=3", "--job-name=hold")

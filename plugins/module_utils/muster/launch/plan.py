@@ -23,7 +23,7 @@ from ..packages.mirrors import proxy_environment
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
 from .options import LaunchCluster, LaunchOptions
-from .planned import USER, LaunchPlan, PlannedImage, PlannedNode
+from .planned import USER, LaunchPlan, PlannedFetch, PlannedImage, PlannedNode
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -229,11 +229,12 @@ def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, 
 
     These are the files to fetch at the end (patterns, bytes, folder), and what was launched, by whom and when.
     """
-    found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
-    if options.fetch:
-        most = options.fetch_max_mb * 1_000_000
-        found["fetch"] = {"patterns": options.fetch, "most": most, "folder": options.chdir}
-    return found
+    begun = {"what": what, "begun": {"by": by, "at": at}}
+    return {**begun, "fetch": fetch_of(options)} if options.fetch else begun
+
+
+def fetch_of(options: LaunchOptions) -> PlannedFetch:
+    return {"patterns": options.fetch, "most": options.fetch_max_mb * 1_000_000, "folder": options.chdir}
 
 
 def problems_of(request: LaunchRequest) -> list[str]:

@@ -68,6 +68,16 @@ def test_secrets_in_a_job_file_are_reported_without_values(tmp_path: Path, monke
     assert job.open_secrets(given(monkeypatch, "launch_env=text")) == []
 
 
+def test_job_file_cannot_write_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "launch_script: /x.py\nlaunch_export_to: sbatch\nlaunch_export_file: ~/.profile\n")
+    found = job.code_in(given(monkeypatch, file), ["plan.yml"])
+    assert [one.partition(". ")[0] for one in found] == [
+        f"{tmp_path}/job.yml line {line}: launch_export_{name} is not allowed in a job file"
+        for line, name in ((2, "to"), (3, "file"))
+    ]
+    assert job.code_in(given(monkeypatch, "launch_export_file=x"), ["export.yml"]) == []
+
+
 def test_unusable_files_of_a_launch_are_reported(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.env"
     tokens.write_text("HF_TOKEN=abc\n")
