@@ -157,7 +157,7 @@ def tool(name: str) -> str:
 def whole(command: re.Match[str]) -> str:
     """Return a command found in a text, including its options."""
     options = OPTIONS.match(command.string, command.end())
-    return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
+    return f"{command[0]}{options[0] if options else ''}".rstrip('.,;:)"')
 
 
 class Door(NamedTuple):
