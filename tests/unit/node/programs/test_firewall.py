@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.programs import firewall
+from muster_node.tools import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,14 +26,17 @@ LISTEN = (
 @pytest.fixture
 def listening() -> Iterator[Callable[[str], int]]:
     """Return a function that starts a program named sshd and returns its port."""
-    started = []
+    started: list[subprocess.Popen[str]] = []
 
     def start(program: str) -> int:
         env = {**os.environ, "PYTHONHOME": sys.base_prefix}
         argv = ["sshd", "-I", "-c", LISTEN]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        started.append(subprocess.Popen(argv, executable=program, env=env, text=True, **pipes))
-        return int(started[-1].stdout.readline())
+        one = subprocess.Popen(
+            argv, executable=program, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        started.append(one)
+        assert one.stdout
+        return int(one.stdout.readline())
 
     yield start
     for one in started:
@@ -48,7 +52,7 @@ def test_only_the_installed_sshd_of_root_counts(
     monkeypatch.setattr(firewall, "SSHD", str(real))
     ours, named = listening(str(real)), listening(os.path.realpath(sys.executable))
     assert {ours, named} & {*firewall.sshd_ports()} == {ours}
-    monkeypatch.setattr(firewall.process, "user_id", lambda _: 1000)
+    monkeypatch.setattr(process, "user_id", lambda _: 1000)
     assert firewall.sshd_ports() == []
 
 
@@ -66,5 +70,5 @@ def test_another_sshd_counts_only_in_the_unit(
 ) -> None:
     seen = {"user_id": 0, "executable": program, "outermost_unit": unit}
     for name, value in seen.items():
-        monkeypatch.setattr(firewall.process, name, lambda _, value=value: value)
+        monkeypatch.setattr(process, name, lambda _, value=value: value)
     assert firewall.is_sshd(1 << 30) is counts
