@@ -109,8 +109,8 @@ def play(
         patch.object(load_options_vars, "options_vars", None, create=True),  # Ansible caches them otherwise
         patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler),
     ):
-        names = ", ".join(f"node{number}: {{ansible_connection: local}}" for number in range(1, nodes + 1))
-        world = World(folder, f"gpu_nodes: {{hosts: {{{names}}}}}")
+        hosts = ", ".join(f"node{number}: {{ansible_connection: local}}" for number in range(1, nodes + 1))
+        world = World(folder, f"gpu_nodes: {{hosts: {{{hosts}}}}}")
         whole = Play().load(source, variable_manager=world.manager, loader=world.loader)
         manager = TaskQueueManager(
             world.inventory, world.manager, world.loader, {}, run_additional_callbacks=False, forks=1

@@ -123,5 +123,5 @@ def test_a_check_that_fails_itself_ends_no_prolog(program: str, tmp_path: Path) 
         done = run(program, tmp_path, *hook, user=7)
         assert (done.returncode, "the check failed" in done.stderr) == (0 if hook else 5, True), done
     (tmp_path / "request.json").unlink()
-    argv = [sys.executable, "-I", tmp_path / "muster-node-check", "--slurm", "prolog"]
+    argv = [sys.executable, "-I", str(tmp_path / "muster-node-check"), "--slurm", "prolog"]
     assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
