@@ -10,9 +10,9 @@ short_description: Remove the files of Muster from a node
 version_added: "0.2.0"
 description:
   - Removes files, folders, finished units and an account. Each role lists the files that it has written.
-  - In a folder, removes the given names, empty subfolders, and the folder itself if it is empty. Never removes files
-    that are not owned by root, or files in a folder to which other users can write. Removes parent folders that are
-    empty and do not belong to a package.
+  - In a folder, removes the given names, and the folder itself if it is empty. Never removes files that are not owned
+    by root, files in a folder to which other users can write, or the contents of a mount. Removes empty parent folders
+    that do not belong to a package, if they are in C(/etc) or their path contains the name of Muster.
   - Removes an account only if its comment shows that Muster created it. The home directory is kept.
   - Fails if the node is in use.
 options:
@@ -33,6 +33,8 @@ options:
     suboptions:
       path: {description: Path of the folder., type: path, required: true}
       only: {description: Patterns of the names to remove., type: list, elements: str, default: []}
+      empty:
+        {description: Patterns of the folders to remove if they are empty., type: list, elements: str, default: []}
       keeps: {description: Description of kept files in messages., type: str, default: Muster did not write}
   reexec:
     description: Whether systemd re-executes itself after the files are removed, so that its default settings apply.
@@ -105,6 +107,7 @@ SPEC = {
         "options": {
             "path": {"type": "path", "required": True},
             "only": SEVERAL,
+            "empty": SEVERAL,
             "keeps": {"type": "str", "default": "Muster did not write"},
         },
     },
@@ -120,7 +123,7 @@ SPEC = {
 
 
 def request_of(params: dict[str, Any]) -> WipeRequest:
-    trees = tuple(Tree(one["path"], tuple(one["only"]), one["keeps"]) for one in params["folders"])
+    trees = tuple(Tree(one["path"], tuple(one["only"]), one["keeps"], tuple(one["empty"])) for one in params["folders"])
     return WipeRequest(trees, WipedAccount(**params["account"]) if params["account"] else None)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import yaml
+from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from . import clusters, complete, project_file, why
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # Options of ansible-playbook that each verb passes on.
-VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
-FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
+VALUES_OF_ANSIBLE = (
+    *(["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"]),
+    *(["--vault-password-file"], ["--vault-id"]),
+)
+FLAGS_OF_ANSIBLE = (
+    *(["--check"], ["--diff"]),
+    *(["-K", "--ask-become-pass"], ["-k", "--ask-pass"], ["-J", "--ask-vault-pass"]),
+)
 NO_PLAYBOOK = ("options", "completion")  # verbs that run none
 INTERRUPTED = 130  # exit status after Ctrl-C at a question
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -77,8 +84,16 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
     def run(**given: Any) -> None:
         start(project, verb, given)
 
-    params: list[click.Parameter] = [argument(project, one) for one in verb.arguments]
-    params += [parameter(project, one) for one in verb.options if one.variable not in bare(verb.arguments)]
+    known = {one.variable: one for one in verb.options}
+    named = dict(zip(bare(verb.arguments), verb.arguments, strict=True))
+    positional = {name: argument(project, words, known.get(name)) for name, words in named.items()}
+    texts = [
+        f"{one.human_readable_name.strip('[].')}: {known[name].text}"
+        for name, one in positional.items()
+        if name in known
+    ]
+    params: list[click.Parameter] = [*positional.values()]
+    params += [parameter(project, one) for one in verb.options if one.variable not in named]
     params += [
         click.Option(
             ["-c", "--cluster"],
@@ -102,22 +117,25 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
     defaults = {}
     if verb.name in ("run", "environment"):
         options = project.verb("run").options
-        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), options)
+        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), options, project)
     settings = {"default_map": defaults}
-    return click.Command(verb.name, settings, params=params, callback=run, help=verb.text, short_help=verb.text)
+    text = "\n\n".join([verb.text, *texts])
+    return click.Command(verb.name, settings, params=params, callback=run, help=text, short_help=verb.text)
 
 
 def bare(arguments: Iterable[str]) -> list[str]:
     return [one.removesuffix("...").removesuffix("!") for one in arguments]
 
 
-def argument(project: VerbSource, name: str) -> click.Argument:
+def argument(project: VerbSource, name: str, option: VerbOption | None) -> click.Argument:
     (variable,) = bare([name])
     several, required = name.endswith("..."), name.endswith("!")
+    choices = option.choices if option else ()
     is_launch = project.short["complete"].get(variable) == "launches"
-    word = "ID" if is_launch else variable.rpartition("_")[2].upper()
+    word = "|".join(choices) or ("ID" if is_launch else variable.rpartition("_")[2].upper())
     return click.Argument(
         [variable],
+        type=click.Choice(choices) if choices else str,
         required=required,
         nargs=-1 if several else 1,
         metavar=word if required else f"[{word}]{'...' if several else ''}",
@@ -214,9 +232,12 @@ def words_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> list[
 
 def confirm(verb: Verb, words: Sequence[str], given: Mapping[str, Any]) -> None:
     """Ask for the name of the cluster before nodes lose something."""
-    name = Path(words[words.index("-i") + 1]).name
+    path = Path(words[words.index("-i") + 1])
+    name = path.name if path.name not in ("", "..") else path.resolve().name
+    if not name:
+        raise click.UsageError(f"{path} is not the inventory of a cluster.")
     if given["yes"]:
-        if not given["cluster"]:
+        if click.get_current_context().get_parameter_source("cluster") is not ParameterSource.COMMANDLINE:
             raise click.UsageError("--yes requires -c NAME, so that the cluster is explicit.")
         return
     named = ", ".join(str(given[one]) for one in bare(verb.arguments) if given[one])
@@ -239,12 +260,15 @@ def variables_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> d
             if files := project.short["declarations"].get(name):
                 value = {key: declaration(text, files) for key, text in value.items()}
         elif isinstance(value, tuple):
-            value = list(value)
+            nodes = project.short["complete"].get(name) == "nodes"
+            value = [one for words in value for one in (words.split(",") if nodes else [words])]
         elif name in project.short["paths"]:
             value = str(Path(value).expanduser().absolute())
         variables[name] = value
     if verb.here and verb.here not in variables and variables.get("launch_script", "/")[:1] != "/":
         variables[verb.here] = str(Path.cwd())
+    for name in (one for one, value in variables.items() if project_file.has_template(value)):
+        raise click.UsageError(f"{name} contains a template. Write the value itself, or use -o {name}=VALUE.")
     return variables
 
 

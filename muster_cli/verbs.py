@@ -89,7 +89,7 @@ class VerbSource:
             tuple(given.get("words", ())),
             given.get("here", ""),
             given.get("confirmed", False),
-            tuple(self.options_of(book)),
+            tuple(one for one in self.options_of(book) if one.variable in given.get("options", (one.variable,))),
         )
 
     def options_of(self, book: str) -> Iterator[VerbOption]:

@@ -47,10 +47,15 @@ def declared() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def names(value: Any, known: dict[str, Any]) -> list[str]:
-    """Return the names in a variable of a role, such as a list of files or packages."""
+    """Return the names in a variable of a role, such as a list of files or packages. Options have their default
+    values, as in default('/var/lib')."""
     if isinstance(value, str):
         variable = re.fullmatch(r"\{\{ (\w+) \}\}", value)
-        return names(known[variable[1]], known) if variable else value.split("|")
+        if variable:
+            return names(known[variable[1]], known)
+        plain = re.sub(r"\{\{ \w+ \| default\('([^']*)'(?:, true)?\) \}\}", r"\1", value)
+        plain = re.sub(r"\{\{ (_\w+) \}\}", lambda found: str(known[found[1]]), plain)
+        return plain.split("|")
     if isinstance(value, dict):
         named = [value[key] for key in ("path", "key", "name", "of") if key in value]
         value = named or [*value.values()]

@@ -47,8 +47,8 @@ JOB_SETS = {
     "launch_env": {"NCCL_DEBUG": "WARN"},
     "launch_stall_timeout": 600,
 }
-# Options for a running launch.
-NOT_OF_A_JOB = ("launch_attach", "launch_stop")
+# Options for a running launch, and options that a job file must not set.
+NOT_OF_A_JOB = ("launch_attach", "launch_stop", "launch_export_to", "launch_export_file")
 # Cluster options that a job may override.
 OF_THE_CLUSTER = ("cluster_launch_nodes", "cluster_nproc_per_node", "cluster_backend", "cluster_master_port")
 

@@ -108,7 +108,7 @@ def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
         "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
         "own": None,
         "environment": "/opt/x",
-        "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
+        "caches": {"cluster_run_root": {"path": "/var/lib/muster/launches/.muster-cache/muster", "type": "ext4"}},
         **changes,
     }
 

@@ -25,7 +25,8 @@ SAID = "_given"
 
 @dataclass(frozen=True)
 class Answers:
-    """Stubbed results by task name or module name. Other tasks only report a change."""
+    """Stubbed results by task name or module name, in a mapping of a node's name for one node of several. Other tasks
+    only report a change."""
 
     known: dict[str, Any]
 
@@ -36,8 +37,11 @@ class Answers:
         def run(**_: Any) -> dict[str, Any]:
             module = task.action.rpartition(".")[2]
             given = {name: told(value) for name, value in task.args.items() if not name.startswith("_ansible")}
-            known = self.known.get(task.name.rpartition(" : ")[2], self.known.get(module, {}))
+            node = task.delegate_to or executor._host.name
+            answers = {**self.known, **self.known.get(node, {})}
+            known = answers.get(task.name.rpartition(" : ")[2], answers.get(module, {}))
             more = {"environment": task.environment[0]} if task.environment and task.environment[0] else {}
+            more |= {"on": node} if node != "node1" else {}
             seen = [module, {**given, **more, **({"check_mode": True} if check else {})}]
             return {"changed": True, "rc": 0, **known, SAID: seen}
 
@@ -72,14 +76,22 @@ class Noted(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, **_: Any) -> None:
         self.note(result)
-        self.failed = str(result._result.get("msg", ""))
+        said = str(result._result.get("msg", ""))
+        self.failed = self.failed if said == "One or more items failed" else said
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         self.v2_runner_on_failed(result)
 
 
 def play(
-    folder: Path, role: str, known: dict[str, Any], *, tasks: str = "main", check: bool = False, **variables: Any
+    folder: Path,
+    role: str,
+    known: dict[str, Any],
+    *,
+    tasks: str = "main",
+    check: bool = False,
+    nodes: int = 1,
+    **variables: Any,
 ) -> tuple[list[Any], str]:
     """Run a task file of a role. Return the executed modules with their arguments in order, and the failure message."""
     names = {"name": role, "tasks_from": tasks}
@@ -97,9 +109,12 @@ def play(
         patch.object(load_options_vars, "options_vars", None, create=True),  # Ansible caches them otherwise
         patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler),
     ):
-        world = World(folder, "all: {hosts: {node1: {ansible_connection: local}}}")
+        names = ", ".join(f"node{number}: {{ansible_connection: local}}" for number in range(1, nodes + 1))
+        world = World(folder, f"gpu_nodes: {{hosts: {{{names}}}}}")
         whole = Play().load(source, variable_manager=world.manager, loader=world.loader)
-        manager = TaskQueueManager(world.inventory, world.manager, world.loader, {}, run_additional_callbacks=False)
+        manager = TaskQueueManager(
+            world.inventory, world.manager, world.loader, {}, run_additional_callbacks=False, forks=1
+        )
         try:
             manager.load_callbacks()
             manager._callback_plugins = [noted]

@@ -277,7 +277,8 @@ class CallbackModule(DefaultCallback):
         content = result.result
         _note(result)
         if result.task.action == "wipe_node" and content.get("msg"):
-            self._kept += str(content["msg"]).splitlines()
+            node = f"{result.host.get_name()}: "
+            self._kept += [f"{node}{line.removeprefix(node)}" for line in str(content["msg"]).splitlines()]
         if not is_on_controller(result.task):
             return
         self._reminder = str(content.get("reminder") or self._reminder)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 SCRIPT = ROOT / "tests/integration/payloads/engineer.py"
 LAUNCH = ("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", "launch_script_src=../train.py")
 GATE = "/var/tmp/muster-test-gate"
-ENVIRONMENT = ("ansible-playbook", "playbooks/environment.yml", "-i", "../lab", "-e", "@../environments.yml")
+FILES = ("-e", "@../index.yml", "-e", "@../environments.yml")
+ENVIRONMENT = ("ansible-playbook", "playbooks/environment.yml", "-i", "../lab", *FILES)
 RELEASE = "2.99.0"
 HERS = "/var/lib/muster/users/anna/envs"
 IN_HERS = """
@@ -191,7 +192,11 @@ def declared(nodes: list[Machine], engineers: tuple[Person, Person]) -> Iterator
 
 
 def declare(person: Person, variables: dict[str, Any]) -> None:
-    (person.folder / "environments.yml").write_text(json.dumps(variables))
+    """Write the declarations, and the options of the build, which a launch rejects, into another file."""
+    mine = {name: value for name, value in variables.items() if name.startswith("cluster_")}
+    (person.folder / "environments.yml").write_text(json.dumps(mine))
+    others = {name: value for name, value in variables.items() if name not in mine}
+    (person.folder / "index.yml").write_text(json.dumps(others))
 
 
 def changes(run: subprocess.CompletedProcess[str]) -> set[str]:

@@ -61,9 +61,11 @@ def test_compile_caches_are_separate_and_private(drill: Drill, nodes: tuple[Mach
     seen = [env for env in processes(drill.launch_id).values() if "RANK" in env]
     folders = {env[name] for env in seen for name in CACHES}
     assert len(folders) == 3  # the nodes have equal environments
-    assert all(folder.startswith("/var/lib/muster/cache/muster/opt-muster-pytorch-") for folder in folders)
+    assert all(
+        folder.startswith("/var/lib/muster/launches/.muster-cache/muster/opt-muster-pytorch-") for folder in folders
+    )
     for machine in nodes:
-        about = machine.inside("stat", "--format=%U %a", "/var/lib/muster/cache/muster").stdout
+        about = machine.inside("stat", "--format=%U %a", "/var/lib/muster/launches/.muster-cache/muster").stdout
         assert about == "muster 700\n"
     drill.open_gate(nodes[0])
     assert drill.end()["status"] == "healthy"

@@ -134,7 +134,7 @@ def test_ranks_run_in_the_image_as_the_training_user(
         assert f"uid {uid} in {work} home {work} yes True\n" in log
         assert "wrote" not in log
         assert containers(machine) == ""
-        assert machine.inside("ls", "-A", "/var/lib/muster/images/objects").stdout == ""
+        assert machine.inside("ls", "-A", "/var/lib/muster/launches/.muster-images/objects").stdout == ""
 
 
 def test_second_launch_reuses_the_image(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:

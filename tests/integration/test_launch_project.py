@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
-STORE = "/var/lib/muster/store"
-OWN_STORE = "/var/lib/muster/users/ada/store"
+STORE = "/var/lib/muster/launches/.muster-store"
+OWN_STORE = "/var/lib/muster/users/ada/launches/.muster-store"
 RUNS = "/var/lib/muster/launches"
 DATA = "/srv/muster-test-data"
 PORT = 29500

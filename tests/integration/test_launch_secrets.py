@@ -68,15 +68,13 @@ class Launch:
         return path
 
     def variables(self, more: dict[str, Any]) -> Path:
-        """Write all variables to a file, because all users of this machine can read command lines."""
+        """Write all options of the launch to a file, because all users of this machine can read command lines."""
         given: dict[str, Any] = {
             "launch_script_src": str(ROOT / "tests/integration/payloads/careless.py"),
             "launch_args": [self.gate, f"--hf_token={GIVEN['argument']}", "--password", GIVEN["apart"]],
             "launch_env_file": str(self.file()),
-            "cluster_torchrun": standin_torchrun.TORCHRUN,
             "cluster_nproc_per_node": 1,
             "cluster_launch_nodes": ["node1", "node2"],
-            "cluster_artifacts_dir": str(self.folder / "kept"),
             **more,
         }
         path = self.folder / "given.json"
@@ -90,10 +88,16 @@ class Launch:
         path.write_text(json.dumps({"gpu_nodes": {"vars": {"launch_env": env, "group_key": GIVEN["group"]}}}))
         return path
 
-    def begin(self, **more: Any) -> subprocess.Popen[bytes]:
+    def begin(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
         argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY)]
         argv += ["-i", str(self.inventory()), "-vvv"]
-        argv += ["-e", f"@{self.variables(more)}", "--vault-password-file", str(self.folder / "password")]
+        argv += [
+            "-e",
+            f"cluster_torchrun={standin_torchrun.TORCHRUN}",
+            "-e",
+            f"cluster_artifacts_dir={self.folder}/kept",
+        ]
+        argv += ["-e", f"@{self.variables(more)}", "--vault-password-file", str(self.folder / "password"), *words]
         with (self.folder / "shown").open("ab") as shown:
             return subprocess.Popen(
                 argv,
@@ -172,7 +176,7 @@ def test_secrets_appear_only_in_allowed_places(launch: Launch, nodes: tuple[Mach
 def test_secrets_are_masked_in_logs_fetched_later(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
     with launch.begin(launch_detached=True, launch_time_limit=600) as playing:
         assert playing.wait(PATIENCE) == 0, launch.shown()
-    with launch.begin(launch_attach=launch.run.name) as playing:
+    with launch.begin("-e", f"launch_attach={launch.run.name}") as playing:
         until(lambda: launch.printed() or playing.poll() is not None, PATIENCE, "the ranks have printed their secrets")
         assert playing.poll() is None, launch.shown()
         for machine in nodes:

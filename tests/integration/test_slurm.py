@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conftest import UP_TO_NETWORK
 from machines import find_machine
-from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT, SANDBOX
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ FOLDER = "/home/muster/slurm"
 LAUNCHES = "/var/lib/muster/launches"
 OF_THE_SITE = "/etc/slurm/gres.conf"
 HOOK = "/usr/local/sbin/muster-slurm-"
+KEY = "/etc/munge/munge.key"
+LISTED, PINNED = INVENTORY / "hosts_more.yml", SANDBOX / "known_hosts"
 
 
 def slurm(play: Play, variables: dict[str, Any], *, check: bool = False) -> Any:
@@ -57,7 +60,7 @@ def nodes(three_nodes: dict[str, Machine], play: Play) -> Iterator[dict[str, Mac
         machine.inside("rm", "-r", SCRIPT, FOLDER)
         assert listening(machine) == before[name]
         assert machine.inside("pgrep", "-x", "slurmd|slurmctld|munged", check=False).stdout == ""
-        assert machine.inside("ls", "/etc/slurm/slurm.conf", check=False).returncode
+        assert machine.inside("ls", "/etc/slurm/slurm.conf", "/etc/munge/munge.key", check=False).stdout == ""
     assert not slurm(play, OFF).changed
 
 
@@ -170,6 +173,7 @@ def test_end_of_a_job_is_diagnosed_from_its_output(
 
 
 def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, Machine], tmp_path: Path) -> None:
+    """The check launch.slurm rejects the launch and names the job."""
     head = nodes["node1"]
     (tmp_path / "hold.sh").write_text("#!/bin/sh\nsleep 600\n")
     job = submit(head, tmp_path / "hold.sh", "--nodes=3", "--job-name=hold")
@@ -180,7 +184,7 @@ def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, M
     try:
         refused = launch(env=ENVIRONMENT)
         assert refused.returncode != 0
-        assert f"Slurm runs job {job} (hold) of muster on this node" in refused.stdout
+        assert f"Slurm runs job {job} of muster on this node" in refused.stdout
         inside = launch(env={**ENVIRONMENT, "SLURM_JOB_ID": job})
         assert "Slurm runs job" not in inside.stdout
         assert inside.returncode == 0, inside.stdout
@@ -270,3 +274,80 @@ def test_restart_of_the_controller_keeps_a_running_job(
     head.inside("scancel", job)
     assert ended(head, job) == "CANCELLED"
     slurm(play, ON)
+
+
+def hold(head: Machine, folder: Path, *options: str) -> str:
+    """Start a job that waits, and return its id."""
+    (folder / "hold.sh").write_text("#!/bin/sh\nsleep 600\n")
+    job = submit(head, folder / "hold.sh", "--job-name=hold", *options)
+    until(lambda: field(head, "job", job, "JobState") == "RUNNING", PATIENCE, "the job runs")
+    return job
+
+
+def test_removal_is_refused_while_a_job_runs(nodes: dict[str, Machine], play: Play, tmp_path: Path) -> None:
+    head = nodes["node1"]
+    job = hold(head, tmp_path, "--nodelist=node2")
+    try:
+        refused = play("playbooks/slurm.yml", extravars=OFF)
+        assert refused.rc != 0
+        assert f"scancel {job}" in refused.stdout
+        retired = play("playbooks/retire.yml", extravars={"node": "node2", "trust_known_hosts": str(PINNED)})
+        assert retired.rc != 0
+        assert "node2: Slurm has jobs on this node or in its queue, which would be lost" in retired.stdout
+        assert field(head, "job", job, "JobState") == "RUNNING"
+        assert nodes["node3"].inside("systemctl", "is-active", "slurmd").stdout == "active\n"
+    finally:
+        head.inside("scancel", job)
+    assert ended(head, job) == "CANCELLED"
+
+
+def test_retired_node_has_no_valid_key_and_jobs_of_the_others_continue(
+    nodes: dict[str, Machine], play: Play, tmp_path: Path
+) -> None:
+    """The inventory does not contain the options of Slurm, so the node's own files decide."""
+    head, second, third = (nodes[name] for name in ("node1", "node2", "node3"))
+    forged = third.inside("munge", "-n").stdout
+    assert "Success" in head.inside("sh", "-c", f"printf %s '{forged.strip()}' | unmunge").stdout
+    listed, pinned = LISTED.read_text(), PINNED.read_text()
+    job = hold(head, tmp_path, "--nodes=2", "--nodelist=node1,node2")
+    steps = head.inside("pgrep", "-x", "slurmstepd").stdout
+    try:
+        retire = {"node": "node3", "trust_known_hosts": str(PINNED)}
+        done = play("playbooks/retire.yml", extravars=retire)
+        assert done.rc == 0, done.stdout
+        keys = [machine.inside("sha256sum", KEY).stdout for machine in (head, second, third)]
+        assert (keys[0] == keys[1], keys[0] == keys[2]) == (True, False)
+        forged = third.inside("munge", "-n").stdout
+        refused = head.inside("sh", "-c", f"printf %s '{forged.strip()}' | unmunge", check=False)
+        assert refused.returncode != 0
+        assert "node3" not in head.inside("cat", "/etc/slurm/slurm.conf").stdout
+        # The job is known after the restart, its processes are the same, and its node still works.
+        until(lambda: field(head, "job", job, "JobState") == "RUNNING", PATIENCE, "slurmctld knows the job")
+        assert head.inside("pgrep", "-x", "slurmstepd").stdout == steps
+        assert play("playbooks/retire.yml", extravars=retire).rc == 0
+        assert head.inside("sha256sum", KEY).stdout == keys[0], "a second run makes no other key"
+        head.inside("scancel", job)
+        assert ended(head, job) == "CANCELLED"
+        for name in ("node1", "node2"):
+            until(partial(is_idle, head, name), PATIENCE, f"{name} is idle")
+        after = head.inside("srun", "--nodes=2", "hostname").stdout
+        assert sorted(after.split()) == ["node1", "node2"]
+    finally:
+        LISTED.write_text(listed)
+        PINNED.write_text(pinned)
+        back = play("site.yml", tags=UP_TO_NETWORK)
+        assert back.rc == 0, back.stdout
+        slurm(play, ON)
+    until(partial(is_idle, head, "node3"), PATIENCE, "node3 is idle")
+
+
+def test_node_with_the_host_name_of_another_node_is_rejected(nodes: dict[str, Machine], play: Play) -> None:
+    third = nodes["node3"]
+    third.inside("hostname", "node2")
+    try:
+        refused = play("playbooks/slurm.yml", extravars=ON)
+        assert refused.rc != 0
+        assert "node3: its host name node2 is also that of node2" in refused.stdout
+    finally:
+        third.inside("hostname", "node3")
+    assert not slurm(play, ON).changed

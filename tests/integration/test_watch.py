@@ -182,3 +182,34 @@ def test_a_foreign_exporter_is_rejected_and_stays(nodes: dict[str, Machine], pla
         )
     assert set(NODES) == set(nodes)
     assert not watch(play, ON).changed
+
+
+def test_a_prometheus_with_drop_ins_of_the_site_is_rejected_and_stays(nodes: dict[str, Machine], play: Play) -> None:
+    """The folder of the drop-ins exists on node2, and the service runs without Muster's drop-in."""
+    machine = nodes["node2"]
+    folder = "/etc/systemd/system/prometheus-node-exporter.service.d"
+    restart = "systemctl daemon-reload; systemctl restart prometheus-node-exporter"
+    own = f"mv {folder}/90-muster.conf /tmp/kept; printf '[Service]\\nNice=5\\n' > {folder}/site.conf; {restart}"
+    machine.inside("sh", "-ec", own)
+    try:
+        for check in (True, False):
+            result = play("playbooks/watch.yml", extravars=ON, check=check)
+            assert result.rc != 0
+            assert "node2: prometheus-node-exporter is already running and not configured by Muster" in result.stdout
+        assert machine.inside("ls", folder).stdout == "site.conf\n"
+    finally:
+        machine.inside("sh", "-ec", f"rm {folder}/site.conf; mv /tmp/kept {folder}/90-muster.conf; {restart}")
+    assert not watch(play, ON).changed
+
+
+def test_an_interrupted_removal_is_completed_and_leaves_nothing_open(nodes: dict[str, Machine], play: Play) -> None:
+    """On node3, the first removal stopped the service, and was interrupted before it removed the configuration."""
+    nodes["node3"].inside("systemctl", "disable", "--now", "prometheus-node-exporter")
+    watch(play, OFF)
+    for machine in nodes.values():
+        assert not any(one.endswith((":9100", ":9090")) for one in listening(machine))
+        drop_ins = machine.inside(
+            "sh", "-c", "ls /etc/systemd/system/prometheus*/90-muster.conf 2>/dev/null", check=False
+        )
+        assert drop_ins.stdout == ""
+    watch(play, ON)

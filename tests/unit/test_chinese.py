@@ -24,10 +24,11 @@ FOLLOWS = {
         *(f"docs/launch{name}.md" for name in ("", "_users", "_detached", "_faults", "_results", "_restarts")),
         "docs/job_files.md",
     ),
+    "docs/zh/dgx_spark.md": ("docs/dgx_spark.md",),
     "docs/zh/errors.md": ("docs/errors.md", "docs/diagnosis.md"),
     "docs/zh/from_the_articles.md": ("docs/from_the_articles.md",),
 }
-WHOLES = (WHOLE, "docs/zh/from_the_articles.md")
+WHOLES = (WHOLE, "docs/zh/from_the_articles.md", "docs/zh/dgx_spark.md")
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/|script/|ansible)[^`]+)`")

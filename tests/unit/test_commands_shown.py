@@ -229,6 +229,9 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
     assert not typed or options.inventory, "no inventory is given"
     if options.module_name == "ansible.builtin.command":
         assert options.module_args.split()[0] in ON_NODES
+    elif options.module_name == "ansible.builtin.file":
+        given = dict(pair.split("=", 1) for pair in shlex.split(options.module_args))
+        assert given.keys() <= {"path", "owner", "state"}
     elif options.module_name != "ansible.builtin.ping":
         text = (ROOT / f"library/{options.module_name}.py").read_text()
         for name in dict(pair.split("=", 1) for pair in shlex.split(options.module_args)):

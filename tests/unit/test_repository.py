@@ -168,7 +168,7 @@ def test_job_example_shows_every_launch_option() -> None:
     commented = yaml.safe_load("\n".join(re.findall(r"^# ([a-z]\w+: .*)$", text, re.MULTILINE)))
     for name, option in options(ROOT / "roles/launch").items():
         assert (
-            name in ("launch_attach", "launch_stop")
+            name in ("launch_attach", "launch_stop", "launch_export_to", "launch_export_file")
             or name in yaml.safe_load(text)
             or (commented[name] == option.get("default"))
         )

@@ -109,11 +109,43 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
         ("why", ["playbooks/diagnose.yml"]),
         ("status --watch", ["playbooks/status.yml", "-e", '{"watch": true}']),
         ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
+        ("status -J", ["playbooks/status.yml", "--ask-vault-pass"]),
+        (
+            "up --vault-id lab@prompt --vault-password-file secret",
+            ["site.yml", "--vault-password-file", "secret", "--vault-id", "lab@prompt"],
+        ),
     ],
 )
 def test_verb_becomes_a_playbook(project: VerbSource, words: str, expected: list[str]) -> None:
     found = shown(project, words)
     assert [found[0], *found[3:]] == expected
+
+
+def test_nodes_can_be_separated_by_commas(project: VerbSource) -> None:
+    words = shown(project, "run --nodes gpu01,gpu02 --nodes gpu03 --spares gpu04,gpu05 train.py")
+    assert '{"cluster_launch_nodes": ["gpu01", "gpu02", "gpu03"]}' in words
+    assert '{"launch_spares": ["gpu04", "gpu05"]}' in words
+
+
+def test_verb_for_a_running_launch_has_only_options_with_an_effect(project: VerbSource) -> None:
+    for name, entry in project.short["verbs"].items():
+        every = {one.variable for one in project.options_of(project.book(name))}
+        assert set(entry.get("options", ())) <= every, name
+    said = run(project, "stop --help").output
+    assert "--stop-timeout" in said
+    assert "--restarts" not in said
+    words = shown(project, "fetch x-1 --fetch output/ --fetch-max-mb 9000")
+    assert '{"launch_fetch": ["output/"]}' in words
+
+
+def test_help_explains_positional_arguments(project: VerbSource) -> None:
+    said = run(project, "notebook --help").output
+    assert "muster notebook [OPTIONS] [started|stopped|looked_at]" in said
+    assert "Requested state of the notebook." in said
+    assert "SCRIPT: Path of the training script" in run(project, "run --help").output
+    assert run(project, "notebook begun --show").exit_code == 2
+    assert shown(project, "notebook started")[3:] == ["-e", "notebook_state=started"]
+    assert "[ID]" in run(project, "logs --help").output
 
 
 @pytest.mark.parametrize("verb", ["attach", "fetch", "stop"])
@@ -185,7 +217,7 @@ def test_several_clusters_require_a_choice(project: VerbSource, home: Path) -> N
     assert shown(project, "health -c lab2")[2].endswith("/lab2")
 
 
-def test_sandbox_is_no_choice_beside_a_cluster(project: VerbSource, home: Path) -> None:
+def test_sandbox_is_ignored_beside_a_cluster(project: VerbSource, home: Path) -> None:
     (home / "config/muster/clusters/sandbox").mkdir()
     (home / "config/muster/clusters/sandbox/hosts.yml").touch()
     assert shown(project, "health")[2].endswith("/rack")
@@ -216,6 +248,29 @@ def test_removal_asks_for_the_name_of_the_cluster(project: VerbSource, monkeypat
     assert "retire changes cluster rack, nodes gpu03" in run(project, "retire gpu03", "rack\n").output
     assert run(project, "retire gpu03 --yes -c rack").exit_code == 0
     assert len(started) == 2
+
+
+@pytest.mark.parametrize("cluster", [".", "../rack", "x/.."])
+def test_removal_names_the_folder_of_a_relative_inventory(
+    project: VerbSource, home: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(command, "replace_process", lambda _project, words, _cluster: started.append(words))
+    monkeypatch.chdir(home / "config/muster/clusters/rack")
+    (home / "config/muster/clusters/rack/x").mkdir()
+    assert "The name differs. Nothing was changed." in run(project, f"remove -c {cluster}", "\n").output
+    assert started == []
+    assert run(project, f"remove -c {cluster}", "rack\n").exit_code == 0
+    assert "/ is not the inventory of a cluster." in run(project, "remove -c /", "\n").output
+    assert len(started) == 1
+
+
+def test_yes_does_not_accept_the_cluster_of_the_environment(
+    project: VerbSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "replace_process", lambda *_: pytest.fail("started"))
+    monkeypatch.setenv("MUSTER_CLUSTER", "rack")
+    assert "--yes requires -c NAME" in run(project, "remove --yes").output
 
 
 def test_logs_are_diagnosed_without_a_cluster(project: VerbSource, home: Path) -> None:
@@ -252,10 +307,77 @@ def test_project_file_is_read_as_data_and_not_executed(project: VerbSource, home
     (home / "muster.yml").write_text("cluster: ../evil\ntimex: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
     said = run(project, "run --show train.py").output
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
-    assert "muster.yml: timex is not an option of muster run (did you mean time?)." in said
+    assert "muster.yml: timex is not an option that the file can set (did you mean time?)." in said
     assert "muster.yml: env contains a template; write the value itself." in said
     (home / "muster.yml").write_text("module: \"#jinja2:variable_start_string:'[['\\n[[ x ]]\"\n")
     assert "muster.yml: module contains a template" in run(project, "run --show train.py").output
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "environments: {mine: '{requirements: \"\\x7b\\x7b x \\x7d\\x7d\"}'}",
+            "environments must be a mapping of names to",
+        ),
+        ("environments: {mine: {requirements: ../a.txt}}", "environments: ../a.txt is outside the folder of the file"),
+        ("to: sbatch", "to is not an option that the file can set"),
+        ("as: cluster_user", "as is not an option that the file can set"),
+        ("attach: x-1", "attach is not an option that the file can set"),
+        ("env-file: ~/tokens.env", "env-file: ~/tokens.env is outside the folder of the file"),
+        ("script-src: /etc/passwd", "script-src: /etc/passwd is outside the folder of the file"),
+        ("project: link", "project: link is outside the folder of the file"),
+        ('module: "a\\eb"', "module contains a control character"),
+        ('"\\e[2J\\u202e": 1', "muster.yml: <U+001B>[2J<U+202E> is not an option"),
+        ('cluster: "\\e]0;x"', "cluster <U+001B>]0;x is not registered"),
+        ("a: &a [x]\nenv: [*a, *a]", "it contains a YAML alias"),
+        (f"module: {'x' * 70000}", "it has more than 65536 characters"),
+        ("[" * 5000, "muster.yml cannot be read"),
+        ("{? 2026-01-01 : x}", "muster.yml cannot be read"),
+    ],
+)
+def test_hostile_project_file_is_rejected(
+    project: VerbSource, home: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
+    (home / "work").mkdir()
+    (home / "work/link").symlink_to(home)
+    monkeypatch.chdir(home / "work")
+    (home / "work/muster.yml").write_text(text)
+    result = run(project, "run --show train.py")
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2
+    assert sentence in said
+    assert said.isprintable()
+
+
+def test_project_file_chooses_files_of_its_folder(project: VerbSource, home: Path) -> None:
+    binary = "!!binary L2V0Yy9wYXNzd2Q="  # /etc/passwd
+    (home / "muster.yml").write_text(f'project: src\nenv-file: {binary}\nargs: ["a\\tb"]\nimage: src/../base.tar\n')
+    words = shown(project, "run train.py")
+    files = {"launch_project": "src", "launch_image": "src/../base.tar"}
+    assert {*(f"{name}={home}/{file}" for name, file in files.items()), '{"launch_args": ["a\\tb"]}'} <= {*words}
+    assert json.dumps({"launch_env_file": f"{home}/b'/etc/passwd'"}) in words
+
+
+def test_every_launch_option_is_allowed_in_the_project_file_or_rejected(project: VerbSource) -> None:
+    variables = {one.variable for one in project.verb("run").options}
+    rejected = {"launch_attach", "launch_stop", "launch_as", "launch_export_to", "launch_export_file"}
+    assert variables - {*project.short["of_projects"]} == rejected
+    assert {*project.short["of_projects"]} < variables
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run --env 'A={{ x }}' train.py",
+        "run train.py -- '{% x %}'",
+        """environment --environments 'mine={requirements: "\\x7b\\x7b x"}'""",
+    ],
+)
+def test_option_with_a_template_is_rejected(project: VerbSource, words: str) -> None:
+    result = run(project, f"{words.partition(' ')[0]} --show {words.partition(' ')[2]}")
+    assert result.exit_code == 2
+    assert "contains a template. Write the value itself, or use -o" in " ".join(result.output.split())
 
 
 def completed(project: VerbSource, words: str) -> list[str]:

@@ -9,11 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible import context
 
 from launch_shapes import a_node, a_request
 from muster.export.job import exported
 from muster.export.sbatch import sbatch
 from muster.launch.plan import PlanError
+from muster_controller.launch.exporting import export
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +104,36 @@ def test_secrets_are_required_by_name_and_not_in_the_file(slurm: Path) -> None:
     assert "export WANDB_API_KEY before you run sbatch" in done.stderr
     done = run(slurm, text, X="1", WANDB_API_KEY="given")
     assert json.loads(done.stdout.splitlines()[0])["WANDB_API_KEY"] == "given"
+
+
+def test_values_that_look_like_secrets_are_required_or_named() -> None:
+    proxy = "http://anna:hunter2@proxy:3128"
+    request = a_request(
+        env={"HTTPS_PROXY": proxy, "NO_PROXY": "lab"}, script_args=["--api-key", "sk-12345678", "--token=abcd9999"]
+    )
+    job = exported(request, [a_node(1)], FOLDERS)
+    assert (job.secrets, job.exposed) == (["HTTPS_PROXY"], ["--api-key", "--token"])
+    text = sbatch(job)
+    assert "hunter2" not in text
+    assert "export NO_PROXY=lab" in text
+
+
+@pytest.mark.parametrize(
+    ("form", "image", "mode"),
+    [("sbatch", None, 0o700), ("kubernetes", {"source": "x:1", "id": "", "folders": []}, 0o600)],
+)
+def test_exported_file_is_private_and_not_written_by_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, image: dict[str, Any] | None, mode: int
+) -> None:
+    file = tmp_path / "job"
+    request = a_request(export_to=form, export_file=str(file), script_args=["--api-key", "sk-12345678"], image=image)
+    monkeypatch.setattr(context, "CLIARGS", {"check": True})
+    assert export(request.options, request, [a_node(1)]) == {"outcome": f"the launch would be written to {file}"}
+    assert not file.exists()
+    monkeypatch.setattr(context, "CLIARGS", {})
+    result = export(request.options, request, [a_node(1)])
+    assert file.stat().st_mode & 0o777 == mode
+    assert result["warnings"][0].startswith(f"{file} contains the value of --api-key, which looks like a secret.")
 
 
 def test_head_of_the_script() -> None:

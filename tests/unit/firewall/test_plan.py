@@ -62,7 +62,7 @@ def look_of(case: dict[str, Any]) -> firewall_look.FirewallState:
             assert old in text, old
             text = text.replace(old, new)
         place[name] = text + "".join(f"{line}\n" for line in edit.get("add", []))
-    raw |= {name: case[name] for name in ("connected", "units", "forwards") if name in case}
+    raw |= {name: case[name] for name in ("connected", "units", "forwards", "sshd_ports") if name in case}
     if "record" in case:
         raw["record"] = json.dumps({"ufw": {**raw["ufw"], **case["record"]}})
     return firewall_look.read_look(raw)

@@ -17,7 +17,7 @@ from cases import cases, load_cases
 from looked_at import HERE, looked
 from muster.gpu_info.markup import Element
 from muster.gpu_info.query import gpu
-from muster.health import node
+from muster.health import gpu_peers, node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import has_code
@@ -74,6 +74,21 @@ def test_healthy_node_passes_each_check_once() -> None:
     answer = node.judge(facts(looks, request), request)
     assert [finding["status"] for finding in answer["findings"]] == ["pass"]
     assert answer["verdict"]["status"] == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("inactive", "value"), [((), "2"), ((1,), None), ((0, 1, 2, 3), "0")], ids=["none", "1", "all"]
+)
+def test_nodes_are_compared_by_nvlinks_unless_the_gpus_of_a_node_differ(
+    inactive: tuple[int, ...], value: str | None
+) -> None:
+    """Inactive links of one GPU have a finding on the node itself."""
+    gpus = [
+        UNKNOWN
+        | {"lost": False, "index": place, "nvlinks": [{"state": "inactive" if place in inactive else "active"}] * 2}
+        for place in range(4)
+    ]
+    assert gpu_peers.traits(gpus)["gpu_nvlinks"] == value
 
 
 def test_empty_data_raises_no_exception() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from muster.inventory.job import is_job_file
+from muster.inventory.job import is_job_file, is_of_a_job
 
 ROOT = Path(__file__).parents[3]
 NODES = "gpu_nodes:\n  hosts:\n    node1: {ansible_host: 10.0.0.1}\n    node2: {ansible_host: 10.0.0.2}\n"
@@ -22,14 +23,12 @@ cluster_launch_nodes: [node1, nod2]
 launch_env:
   RANK: 3
   HF_TOKEN: hf_0123456789
-our_own: 1
 """
 REPORTED = """\
-The inventory and the input given with -e have 7 problems; no node was contacted.
+The inventory and the input given with -e have 6 problems; no node was contacted.
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is not a Muster option (did you mean launch_script?). Correct or remove it.
-- job.yml line 9: our_own is not a Muster option, and the inventory does not use it. Remove it.
 - job.yml line 6: launch_env sets RANK, which is reserved for Muster and the launcher. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args has a space after --epochs, but is passed as one argument. \
 Make each word a separate entry: launch_args: ["--epochs", "..."].
@@ -59,6 +58,9 @@ def run(folder: Path, book: str, *words: str) -> subprocess.CompletedProcess[str
 def test_the_example_job_file_is_valid(tmp_path: Path) -> None:
     done = validate(tmp_path, f"@{ROOT}/examples/job.yml")
     assert done.returncode == 0, done.stdout + done.stderr
+    names = re.findall(r"(?m)^(?:# )?([a-z_]+): ", (ROOT / "examples/job.yml").read_text())
+    assert [name for name in names if not is_of_a_job(name)] == []
+    assert len(names) > 40
 
 
 def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:

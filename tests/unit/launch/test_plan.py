@@ -72,7 +72,7 @@ def test_kernel_caches_are_stored_per_release_of_the_environment() -> None:
     node = {"node1": {"nproc": 3}}
     entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}}).head, LOOKED_AT, "gloo")
     inductor, extensions = (entry.env[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
-    folder = "/var/lib/muster/cache/muster/opt-muster-pytorch-2.13.0-1-"
+    folder = "/var/lib/muster/launches/.muster-cache/muster/opt-muster-pytorch-2.13.0-1-"
     assert inductor.startswith(folder)
     assert inductor.endswith("/inductor")
     assert extensions == inductor.removesuffix("inductor") + "extensions"
@@ -81,7 +81,9 @@ def test_kernel_caches_are_stored_per_release_of_the_environment() -> None:
     other: Any = {**LOOKED_AT, "environment": "/opt/muster/pytorch/2.14.0-1"}
     again = planning.complete(planned(node, {}).head, other, "gloo")
     assert again.env["TORCHINDUCTOR_CACHE_DIR"] not in {inductor, ""}
-    assert caches.to_look_at(planned(node, {}).head) == {"cluster_run_root": "/var/lib/muster/cache/muster"}
+    assert caches.to_look_at(planned(node, {}).head) == {
+        "cluster_run_root": "/var/lib/muster/launches/.muster-cache/muster"
+    }
 
 
 @pytest.mark.parametrize("path", ["/", "/../..", "/a b/\n;$x", "/" + "x" * 300])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jinja2 import StrictUndefined, Template
 
 from cases import cases
 from muster.members import wiping
@@ -20,7 +22,7 @@ OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
 
 
 def request_of(given: dict[str, Any]) -> wiping.WipeRequest:
-    trees = tuple(wiping.Tree(**{**tree, "only": tuple(tree.get("only", ()))}) for tree in given.get("trees", ()))
+    trees = tuple(wiping.Tree(**tree) for tree in given.get("trees", ()))
     return wiping.WipeRequest(trees, wiping.WipedAccount(**given["account"]) if "account" in given else None)
 
 
@@ -40,9 +42,15 @@ def test_wipe_plan_matches_the_case(case: dict[str, Any]) -> None:
     assert bool(list(wiping.still_there(plan))) == bool(plan.shown)
 
 
-def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> None:
+def test_parent_folders_of_muster_are_sorted_deepest_first() -> None:
     found = wiping.paths_above(
-        ["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"]
+        [
+            "/opt/muster/pytorch/envs",
+            "/etc/muster/firewall.nft",
+            "/usr/local/lib/muster/bin/torchrun",
+            "/data/site/launches",
+            "/var/lib/node_exporter/textfile/muster_node.prom",
+        ]
     )
     assert found == [
         "/usr/local/lib/muster/bin",
@@ -79,6 +87,23 @@ def test_every_role_with_a_removal_is_called() -> None:
     asked = "\n".join(path.read_text() for path in (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/vars/main.yml"))
     for path in ROLES.glob("*/tasks/forget.yml"):
         assert re.search(rf"\b{path.parents[1].name}\b", asked), path
+
+
+def test_removal_of_launches_names_no_folder_of_a_site() -> None:
+    """cluster_run_root can be a folder that the site also uses, such as /data, or be next to one, as /data/launches."""
+    roots = {"cluster_run_root": "/data", "cluster_users_root": "/users", "cluster_work_root": "/work"}
+    launch_id = Template(yaml.safe_load((ROLES / "launch/vars/main.yml").read_text())["_launch_id"]).render()
+    assert fnmatchcase("20261124-101010-abcd", launch_id)
+    (task,) = yaml.safe_load((ROLES / "launch/tasks/forget.yml").read_text())
+    for tree in task["wipe_node"]["folders"]:
+        path, *only = (
+            Template(text, undefined=StrictUndefined).render(**roots, cluster_user="muster", _launch_id=launch_id)
+            for text in (tree["path"], *tree.get("only", ()))
+        )
+        assert path in roots.values() or path.startswith(("/run/muster/", "/var/lib/muster/"))
+        if path == "/data":
+            theirs = ("images", "cache", "store", "2024-01-archive", "20240501-1200-da", ".cache")
+            assert [name for name in theirs for pattern in only if fnmatchcase(name, pattern)] == []
 
 
 @pytest.mark.parametrize("path", [mtu.NETPLAN, mtu.IF_UP, "/etc/systemd/network/*.d/90-muster-mtu.conf"])

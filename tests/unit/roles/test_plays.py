@@ -1,8 +1,9 @@
 """Modules that roles run on a node, and their options. Ansible runs the tasks, and module stubs respond as in the case.
 
 Every file in cases/plays contains a list of plays. vars: variables of the play. answers: results by task name or module
-name; by default, a module reports a change. calls: the expected modules in order, each with all options (only the first
-line of texts), or with its name alone if another play lists the options.
+name, for all nodes or one of them; by default, a module reports a change. nodes: number of nodes, one by default.
+calls: the expected modules in order, each with all options (only the first line of texts, and `on` for another node
+than node1), or with its name alone if another play lists the options.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def test_role_calls_modules_with_the_expected_options(case: dict[str, Any], tmp_
         case.get("answers", {}),
         tasks=case.get("tasks", "main"),
         check=case.get("check", False),
+        nodes=case.get("nodes", 1),
         **known,
     )
     wanted = case.get("calls", [])

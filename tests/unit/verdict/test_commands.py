@@ -12,7 +12,7 @@ from ansible.module_utils.common.collections import ImmutableDict
 
 from cases import cases
 from muster.verdict.check import Check
-from muster.verdict.commands import COMMAND, Terminal, again, on_node, ping, playbook, tool
+from muster.verdict.commands import COMMAND, Door, Terminal, again, on_node, ping, playbook, tool
 from muster.verdict.finding import add_up, evidence
 from muster_controller.playbook import terminal
 
@@ -53,6 +53,25 @@ def test_completed_command_is_not_completed_again(written: str, here: Terminal) 
     assert here.text(once) == once
     for place in ("Run {}.", "({})", "first: {}, then again", '"{}"', "{}\nand more"):
         assert here.text(place.format(written)) == place.format(once)
+
+
+def test_commands_for_one_launch_are_verbs_of_muster() -> None:
+    door = Door("muster", "lab", {"playbooks/launch.yml": "run", "playbooks/jobs.yml": "jobs"})
+    for option, verb in (("launch_stop", "stop"), ("launch_attach", "attach"), ("jobs_logs", "logs")):
+        book = f"playbooks/{'jobs' if option == 'jobs_logs' else 'launch'}.yml"
+        written = f"Run {playbook(book, **{option: 'x-1'})}."
+        assert Terminal(door=door).text(written) == f"Run muster {verb} -c lab x-1."
+        foreign = frozenset({written[4:-1]})
+        assert Terminal(door=door, foreign=foreign).text(written) == written
+    assert Terminal(door=door).text(playbook("playbooks/launch.yml", launch_wait="true")) == (
+        "muster run -c lab -e launch_wait=true"
+    )
+
+
+def test_users_run_their_own_playbooks() -> None:
+    for name in ("environment", "diagnose"):
+        book = playbook(f"playbooks/{name}.yml")
+        assert Terminal(is_somebodys=True).text(book) == book
 
 
 def test_commands_are_valid_shell_commands() -> None:

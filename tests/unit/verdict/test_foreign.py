@@ -46,6 +46,14 @@ def test_only_commands_of_muster_are_completed(text: str, typed: str) -> None:
     assert here.shapes(finding) == {"summary": typed, "fix": {"text": typed, "command": ""}}
 
 
+@pytest.mark.parametrize("value", ["a=b", '"a=b"', "'a=b'", '"a b"'])
+def test_quoted_command_of_a_node_stays_unchanged(value: str) -> None:
+    said = f"ansible-playbook playbooks/trust.yml -e {value}"
+    here = Terminal(".venv/bin/", ("inventory/lab",), foreign=frozenset(commands_in(f"run: {said}")))
+    for text in (said, f"node2 reports: {quote(said)}.", quote(f"{said} and more"), quote(said[:-2])):
+        assert here.text(text) == text
+
+
 def test_long_log_is_searched_quickly() -> None:
     log = "x" * 79 + "\n"
     began = time.thread_time()

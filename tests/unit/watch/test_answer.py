@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -46,7 +47,15 @@ def test_scheduled_form_matches_the_case(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "why"), [(60, ""), (MISSED * 900, ""), (MISSED * 900 + 60, "the last scheduled check is 46 min old")]
+    ("age", "why"),
+    [
+        (60, ""),
+        (-60, ""),
+        (MISSED * 900, ""),
+        (MISSED * 900 + 60, "the last scheduled check is 46 min old"),
+        (-MISSED * 900 - 60, "the last scheduled check is dated 46 min in the future"),
+        (math.nan, "the last scheduled check is nan min old"),
+    ],
 )
 def test_results_become_outdated(age: float, why: str) -> None:
     assert outdated({"when": NOW - age}, 300, NOW) == why

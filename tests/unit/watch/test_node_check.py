@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from jinja2 import Template
 
 from muster_node.tools import check_results
 from muster_node.tools.pack import pack
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REQUEST = {
     "node": "node1",
@@ -100,3 +100,28 @@ def test_metrics_are_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="textfiles"):
         check_results.write_metrics(f"{tmp_path}/textfiles", "x 1\n")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_full_disk_ends_no_prolog(program: str, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("no folder, so that nothing can be stored")
+    done = run(program, tmp_path, "--keep", "--slurm", "prolog")
+    assert (done.returncode, "the result cannot be stored" in done.stderr) == (0, True)
+    assert done.stdout.startswith(("ok: ", "unknown: ", "user: ", "node: "))
+    assert run(program, tmp_path, "--keep").returncode == 5
+
+
+def test_hooks_of_slurm_end_with_0_without_the_check(tmp_path: Path) -> None:
+    """watch_mode: absent removes the check, and the hooks stay until Slurm is configured again."""
+    text = yaml.safe_load((Path(__file__).parents[3] / "roles/slurm/vars/main.yml").read_text())["_slurm_hook_text"]
+    hook = tmp_path / "hook"
+    hook.write_text(Template(text).render(_slurm_mark="x", _slurm_check=f"{tmp_path}/gone") + "prolog\n")
+    assert subprocess.run(["sh", hook], check=False).returncode == 0
+
+
+def test_a_check_that_fails_itself_ends_no_prolog(program: str, tmp_path: Path) -> None:
+    for hook in ((), ("--slurm", "prolog")):
+        done = run(program, tmp_path, *hook, user=7)
+        assert (done.returncode, "the check failed" in done.stderr) == (0 if hook else 5, True), done
+    (tmp_path / "request.json").unlink()
+    argv = [sys.executable, "-I", tmp_path / "muster-node-check", "--slurm", "prolog"]
+    assert subprocess.run(argv, capture_output=True, check=False).returncode == 0

@@ -29,8 +29,9 @@ STRAGGLER = Check(
     "time, and the least of each machine, if ranks share cores and no quota throttles them); clocks, quotas, load",
     fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) as long as the "
     "median of its GPU model and lies more than three deviations (MAD) above the other ranks; or that much longer "
-    f"than the fastest rank because of a quota or lowered clocks; or {TWICE:g} times as long as the fastest rank "
-    f"(warn; fail at {TWICE:g} times or more)",
+    f"than the fastest rank because of a quota or lowered clocks; or {TWICE:g} times as long as the fastest rank of "
+    f"the model (fail from {TWICE:g} times the median or the fastest rank, otherwise warn). Different GPU models are "
+    "not compared",
     fix="Check other processes, quotas, clocks and cooling of the node: each step waits for the slowest rank",
 )
 CHECKS = (STRAGGLER,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..launch.launchers import LaunchPlace, argv_of, environment_of
 from ..launch.plan import PlanError, chosen_backend, folder_above, part_of, participants, problems_of
-from ..verdict.masking import SECRET_NAME
+from ..verdict.masking import masked_env, secret_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,8 @@ class ExportedJob:
     nproc: ranks of each node. gpus: GPUs of each node, 0 for a launch on CPUs. words: command of a node; a variable of
     the job is marked, see `marked`. bin_dir: folder of torchrun, "" in an image. folder: working folder, "" for none.
     env: variables without secrets. secrets: names of variables whose values are not exported. nodes_named: nodes that
-    the user has chosen. left_out: a sentence for each option without effect.
+    the user has chosen. exposed: options of the program whose values look like secrets. left_out: a sentence for each
+    option without effect.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ExportedJob:
     env: dict[str, str]
     secrets: list[str]
     nodes_named: list[str]
+    exposed: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -106,7 +108,7 @@ def exported(request: LaunchRequest, inventory: Sequence[NodeSpec], folders: Map
     # The output of the ranks goes to the job's output as well, where its users look.
     words = [TEE if word == REDIRECTS else word for word in words]
     of_file = {name for name in options.env if request.env_from.get(name) == LAUNCH_ENV_FILE}
-    secret = of_file | {name for name in options.env if SECRET_NAME.search(name)}
+    secret = of_file | {name for name, value in masked_env(options.env).items() if value != options.env[name]}
     return ExportedJob(
         name=job_name(script or options.module or first[0]),
         nodes=len(nodes),
@@ -128,6 +130,7 @@ def exported(request: LaunchRequest, inventory: Sequence[NodeSpec], folders: Map
         },
         secrets=sorted(secret),
         nodes_named=[node.name for node in nodes] if options.nodes else [],
+        exposed=list(dict.fromkeys(secret_options([*options.command, *options.script_args]))),
         left_out=[f"launch_{name}: {why}" for name, why in LEFT_OUT.items() if getattr(options, name)],
     )
 

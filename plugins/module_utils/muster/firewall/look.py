@@ -116,7 +116,6 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
     said = raw["said"]
     listeners = tuple(parse_ss(said["listeners"]["out"]))
     server = raw["ssh_server"]
-    sshd = [entry.port for entry in listeners if entry.proto == "tcp" and re.search(r"\bsshd?\b", entry.process)]
     sockets = [int(place.rpartition(":")[2]) for place in raw["ssh_sockets"] if place.rpartition(":")[2].isdigit()]
     live = [int(number) for number in raw["port_range"]["live"]]
     others = [int(number) for number in raw["port_range"]["others"].split()]
@@ -137,7 +136,7 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
         ssh_client=_plain(raw["ssh_client"][0]) if raw["ssh_client"] else "",
         ssh_address=_plain(server[0]) if server else "",
         ssh_server_port=int(server[1]) if server else 0,
-        ssh_ports=tuple(sorted({*sshd, *sockets, *([int(server[1])] if server else [])})),
+        ssh_ports=tuple(sorted({*raw["sshd_ports"], *sockets, *([int(server[1])] if server else [])})),
         listeners=listeners,
         ufw=_read_ufw(raw["ufw"]),
         tables={4: parse_save(said["iptables"]["out"]), 6: parse_save(said["ip6tables"]["out"])},

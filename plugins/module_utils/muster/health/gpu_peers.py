@@ -121,6 +121,8 @@ def _odd(gpus: Sequence[Gpu]) -> dict[tuple[Check, tuple[int, ...]], list[tuple[
 def traits(gpus: Sequence[Gpu]) -> dict[str, str | None]:
     """Return the values that must be equal on all nodes with these models, without duplicates."""
     seen = {one.trait: {one.of(gpu) for gpu in gpus if not gpu["lost"]} - {None} for one in ALIKE if one.trait}
+    # Inactive links of one GPU have a finding on the node itself.
+    seen["gpu_nvlinks"] = seen["gpu_nvlinks"] if len(seen["gpu_nvlinks"]) == 1 else set()
     return {name: ", ".join(sorted(map(str, values))) or None for name, values in seen.items()}
 
 

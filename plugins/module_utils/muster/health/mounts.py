@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..shared_data.request import mounts_of
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook, shell
+from ..verdict.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +18,8 @@ SILENT = Check(
     "data.silent",
     seen="sandbox",
     reads="every mounted network file system, by one system call in a separate process",
-    fires="fail: the mount does not respond within 4 s, so processes that use it block, and a launch hangs silently",
+    fires="fail: the mount does not respond within 4 s, so processes that use it block, and a launch hangs silently; "
+    "unknown: mounts were not tested within 8 s, or a mount of a user hides them. FUSE mounts of users do not count",
     fix="Check the file server and the network path to it. Show the kernel's messages with",
 )
 BROKEN = Check(
@@ -47,6 +49,10 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         return
     seen = looked["folders"]
     requested = {mount.path: mount for mount in mounts_of(request["shares"])}
+    if looked["left_out"]:
+        yield SILENT.unknown(
+            node, f"{plural(looked['left_out'], 'mount')} could not be tested", "Show the mounts with", shell("findmnt")
+        )
     for path, one in seen.items():
         if one["late"]:
             server = one["source"] or (requested[path].source if path in requested else "its server")

@@ -30,9 +30,17 @@ OF_ANSIBLE = "ansible_"
 # Variables that make a file a job file for any playbook; and the playbooks for which every -e file is a job file.
 JOBS = ("launch_", "jobs_")
 NO_JOBS = "launch_users"  # set by administrators in the inventory
-LAUNCHING = ("launch.yml", "plan.yml")
-# Ansible variables that select a login and cannot name a program to run.
-ACCESS = ("ansible_user", "ansible_port", "ansible_become", "ansible_ssh_private_key_file")
+LAUNCHING = ("launch.yml", "plan.yml", "export.yml")
+# Options of other roles that a job file can set.
+OF_A_LAUNCH = (
+    "cluster_launch_nodes",
+    "cluster_nproc_per_node",
+    "cluster_backend",
+    "cluster_master_port",
+    "cluster_own_environments",
+)
+# These choose another launch, or write a file on the controller.
+NOT_IN_A_JOB = ("launch_attach", "launch_stop", "launch_export_to", "launch_export_file", "jobs_attach", "jobs_stop")
 # What a launch runs; at least one is required.
 RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 SCRIPTS = RUNS[:2]
@@ -204,22 +212,40 @@ def is_job_file(books: Collection[str], names: Collection[str]) -> bool:
 
 
 def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]) -> list[str]:
-    """Report variables in job files that could run code on the controller. Job files are shared between users, so they
-    must contain only data.
+    """Report templates in job files, and variables that are not options of a launch. Job files are shared between
+    users, and other variables can run programs on the controller, such as cluster_notify_command.
 
     names: where each variable is set in a job file. templates: where each variable that contains a template is set.
     """
     found = [
-        f"{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
-        " Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it unchanged."
+        f"{where}: {_shown(name)} contains a template, which would run on the controller; a job file may contain only"
+        " data. Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it"
+        " unchanged."
         for name, where in templates
     ]
     return found + [
-        f"{where}: {name} is not allowed in a job file, because it can choose programs that run on the controller."
-        " Set it in the inventory or with -e."
+        f"{where}: {_shown(name)} is not allowed in a job file{_meant(name)}. A job file may contain only options of a"
+        " launch; set others in the inventory or with -e."
         for name, where in names.items()
-        if name.startswith("ansible_") and name not in ACCESS
+        if not is_of_a_job(name)
     ]
+
+
+def is_of_a_job(name: str) -> bool:
+    """Return whether a job file can set a variable. Misspelt options of a launch are reported later, with all other
+    problems."""
+    ours = name.startswith(JOBS) and not name.startswith(NO_JOBS) and name not in NOT_IN_A_JOB
+    return name in OF_A_LAUNCH or (ours and name.isidentifier())
+
+
+def _meant(name: str) -> str:
+    known = filter(is_of_a_job, (*OF_A_LAUNCH, *(f"launch_{one.name}" for one in fields(LaunchOptions))))
+    near = difflib.get_close_matches(name, list(known), 1, NEAR_OTHERS)
+    return f" (did you mean {near[0]}?)" if near and name not in NOT_IN_A_JOB else ""
+
+
+def _shown(name: str) -> str:
+    return name if name.isidentifier() else repr(name[:80])
 
 
 def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeRun, command: str) -> str:

@@ -23,7 +23,7 @@ from ..packages.mirrors import proxy_environment
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
 from .options import LaunchCluster, LaunchOptions
-from .planned import USER, LaunchPlan, PlannedImage, PlannedNode
+from .planned import USER, LaunchPlan, PlannedFetch, PlannedImage, PlannedNode
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -229,11 +229,12 @@ def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, 
 
     These are the files to fetch at the end (patterns, bytes, folder), and what was launched, by whom and when.
     """
-    found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
-    if options.fetch:
-        most = options.fetch_max_mb * 1_000_000
-        found["fetch"] = {"patterns": options.fetch, "most": most, "folder": options.chdir}
-    return found
+    begun = {"what": what, "begun": {"by": by, "at": at}}
+    return {**begun, "fetch": fetch_of(options)} if options.fetch else begun
+
+
+def fetch_of(options: LaunchOptions) -> PlannedFetch:
+    return {"patterns": options.fetch, "most": options.fetch_max_mb * 1_000_000, "folder": options.chdir}
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
@@ -318,9 +319,9 @@ def folder_above(path: str) -> str:
 def cache_root(request: LaunchRequest) -> str:
     """Return the user's folder for compiled files.
 
-    It is next to the logs, on a local disk and outside the home folder.
+    It is with the logs, on a local disk and outside the home folder. No folder of the site has this name.
     """
-    return f"{folder_above(request.cluster.run_root)}/cache/{request.cluster.user}"
+    return f"{request.cluster.run_root}/.muster-cache/{request.cluster.user}"
 
 
 def environment(

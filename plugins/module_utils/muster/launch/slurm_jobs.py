@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypedDict
 
 from ..verdict.check import Check
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Finding
 
+GPUS = re.compile(r"\b(?:gpu|shard|mps)(?::(?:\(null\)|[^:,()]*))?:(\d+)")
 SLURM = Check(
     "launch.slurm",
     seen="sandbox",
-    reads="`squeue` for the node, if slurmd is running on it",
-    fires="a job of Slurm is on the node: for a launch on GPUs, a job with GPUs (fail; warn with launch_shared). The "
-    "job in whose allocation the command runs (SLURM_JOB_ID) does not count. squeue fails (warn)",
+    reads="`squeue` and `scontrol -d show node` for the node, if slurmd is running on it",
+    fires="a job of Slurm is on the node: for a launch on GPUs, a job with GPUs, or any job if more GPUs are in use "
+    "than squeue shows (fail; warn with launch_shared). The job in whose allocation the command runs (SLURM_JOB_ID) "
+    "does not count. The jobs could not all be read (warn)",
     fix="Submit the launch to Slurm (muster export --to sbatch), run it in an allocation (salloc), or wait for the job",
 )
 
@@ -29,13 +32,13 @@ class SlurmJob(TypedDict):
     id: str
     user: str
     gres: str
-    name: str
 
 
 class SlurmJobs(TypedDict):
-    """The jobs on a node. why: why squeue failed; "" if it did not."""
+    """The jobs on a node. used: generic resources in use (GresUsed of scontrol). why: why jobs could be missing."""
 
     jobs: list[SlurmJob]
+    used: str
     why: str
 
 
@@ -49,11 +52,21 @@ def on_the_node(
     if seen["why"]:
         text = f"the jobs of Slurm on this node are unknown: {seen['why']}"
         yield SLURM.warn(node, text, "Check with", on_node(node, "squeue"))
-    jobs = [job for job in seen["jobs"] if job["id"] != own_job and ("gpu" in job["gres"] or not gpus)]
-    if jobs:
-        named = few([f"{job['id']} ({job['name']}) of {job['user']}" for job in jobs])
+    used = _gpus(seen["used"])
+    # squeue prints no GPUs for a job with --gpus: if the other jobs do not explain those in use, each may have them.
+    known = sum(_gpus(job["gres"]) or (used if job["id"] == own_job else 0) for job in seen["jobs"])
+    others = [job for job in seen["jobs"] if job["id"] != own_job]
+    jobs = [job for job in others if "gpu" in job["gres"] or used > known or not gpus]
+    if jobs or (gpus and used > known):
+        named = few([f"{job['id']} of {job['user']}" for job in jobs])
         text = f"Slurm runs {'jobs' if len(jobs) > 1 else 'job'} {named} on this node"
-        command = on_node(node, "scontrol show job {job}", job=jobs[0]["id"])
+        command = on_node(node, "scontrol show job {job}", job=jobs[0]["id"]) if jobs else on_node(node, "squeue")
         finding = SLURM.warn if shared else SLURM.fail
         fix = "Submit the launch with muster export --to sbatch, run it inside salloc, or wait. Show the job with"
-        yield finding(node, text, fix, command, observed=jobs[0]["id"])
+        text = text if jobs else f"Slurm has given GPUs of this node to jobs: {seen['used']}"
+        yield finding(node, text, fix, command, observed=jobs[0]["id"] if jobs else seen["used"])
+
+
+def _gpus(gres: str) -> int:
+    """Return the number of GPUs in a text such as gpu:h100:2(IDX:0-1) or gres/gpu:2."""
+    return sum(int(number) for number in GPUS.findall(gres))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ from ..verdict.words import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-LOCAL = "/usr/local/"  # folders of the system that belong to no package
+# Parent folders that Muster may have created: folders with its name, and folders of settings.
+OURS = re.compile(r"/etc/|.*/muster(/|$)")
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder that Muster created. only: patterns of the names to remove in the folder. An empty folder is
-    then removed too.
+    """A folder that Muster created. only: patterns of the names to remove in the folder. empty: patterns of the
+    folders in it to remove if they are empty. The folder is then removed too if it is empty.
 
     keeps: who wrote the other files in the folder, which are kept.
     """
@@ -25,6 +27,7 @@ class Tree:
     path: str
     only: tuple[str, ...] = ()
     keeps: str = "Muster did not write"
+    empty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,8 @@ def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if there.foreign and tree.only:
         plan.left.append(f"{tree.path} is kept, because removing files in it is unsafe: {there.foreign}")
         return
-    goes = [name for name in there.names if any(fnmatchcase(name, pattern) for pattern in tree.only)]
-    empty = [name for name in there.empty if name not in goes]
+    goes = _matching(there.names, tree.only)
+    empty = [name for name in _matching(there.empty, tree.empty) if name not in goes]
     inner = [name for name in there.names if f"{tree.path}/{name}" in plan.whole]
     stays = [name for name in there.names if name not in (*goes, *empty, *inner)]
     if goes or empty or not stays:
@@ -148,6 +151,10 @@ def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
         plan.whole.add(tree.path)
     if stays:
         plan.left.append(f"{tree.path} is kept, because it contains files that {tree.keeps}: {few(stays)}")
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _account(plan: WipePlan, account: WipedAccount, there: WipeAccountState) -> None:
@@ -169,10 +176,6 @@ def still_there(plan: WipePlan) -> Iterator[str]:
 
 
 def paths_above(paths: Sequence[str]) -> list[str]:
-    """Return the parent folders of these paths, deepest first. Standard folders of the system are left out."""
-    found: set[str] = set()
-    for path in paths:
-        parts = path.strip("/").split("/")[:-1]
-        first = 4 if path.startswith(LOCAL) else 2
-        found |= {"/" + "/".join(parts[:depth]) for depth in range(first, len(parts) + 1)}
-    return sorted(found, key=lambda one: (-one.count("/"), one))
+    """Return the parent folders of these paths that Muster may have created, deepest first."""
+    above = {path[:end] for path in paths for end, letter in enumerate(path) if letter == "/"}
+    return sorted(filter(OURS.match, above), key=lambda one: (-one.count("/"), one))

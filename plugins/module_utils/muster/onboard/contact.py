@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..verdict import access
@@ -13,6 +14,12 @@ DENIED = ("Permission denied", "Authentication failure", "Invalid/incorrect pass
 NOT_IN_SUDOERS = ("is not in the sudoers file", "may not run sudo", "is not allowed to")
 WANTS_PASSWORD = ("a password is required", "Missing sudo password")
 NO_COMMAND = 127
+# The lines are from an unknown machine, and sentences and commands contain their values.
+FORMS = {
+    "muster.user": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@$\\-]{0,63}"),
+    "muster.python": re.compile(r"\d{1,4}\.\d{1,4}", re.ASCII),
+    "muster.other": re.compile(r"/usr/(?:local/)?bin/python3\.[a-z0-9.-]{1,20}"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,9 @@ def read(text: str, interpreter: str) -> FirstLogin | None:
     found: dict[str, list[str]] = {}
     for line in text.splitlines()[:100]:
         word, _, rest = line.strip().partition(" ")
-        found.setdefault(word, []).append(rest.strip()[:300])
+        value = rest.strip()[:300]
+        if word not in FORMS or FORMS[word].fullmatch(value):
+            found.setdefault(word, []).append(value)
     uid, code = found.get("muster.uid", [""])[0], found.get("muster.sudo", [""])[0]
     if not uid.isdecimal() or not code.isdecimal():
         return None
@@ -71,8 +80,7 @@ def python_problem(login: FirstLogin) -> str:
             f"{login.interpreter} is missing{others}; Muster requires Python {wanted} or newer. Install it (apt-get"
             " install python3), or set ansible_python_interpreter in the inventory to a newer Python"
         )
-    numbers = tuple(int(part) for part in login.python.split(".")[:2] if part.isdecimal() and len(part) < 5)
-    if numbers < OLDEST_PYTHON:
+    if tuple(map(int, login.python.split("."))) < OLDEST_PYTHON:
         return (
             f"{login.interpreter} is Python {login.python}; Muster requires {wanted} or newer. Use Ubuntu 22.04,"
             " Debian 12 or newer, or set ansible_python_interpreter in the inventory to a newer Python"

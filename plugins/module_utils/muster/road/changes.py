@@ -10,6 +10,7 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..verdict.foreign import quote
 from ..verdict.printable import printable
 from ..verdict.words import few, gigabytes, plural
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 KINDS = ("package", "hold", "file", "unit", "account", "sysctl", "firewall", "sshd", "mtu", "environment", "reboot")
 OTHER = "other"  # the task reports a change without naming it
 MOST, LONGEST = 500, 300  # names of one task, characters of a name
+LARGEST = 2**50  # bytes of a download that a node can report
 RATE = 100  # Mbit/s, assumed for the duration of downloads
 WIDTH = 118
 
@@ -72,8 +74,9 @@ def collect(
         texts = [printable(text)[:LONGEST] for text in _texts(said.get("unknown"))]
         if texts:
             found["unknown"].setdefault(node, []).extend(texts)
-        if isinstance(said.get("download"), int):
-            found["download"][node] = found["download"].get(node, 0) + said["download"]
+        size = said.get("download")
+        if isinstance(size, int) and 0 <= size <= LARGEST:
+            found["download"][node] = found["download"].get(node, 0) + size
 
 
 def _parts(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -191,5 +194,5 @@ def _notes(found: PlannedChanges) -> Iterator[str]:
         for text in dict.fromkeys(texts):
             where.setdefault(text, []).append(node)
     for text, nodes in where.items():
-        yield from _wrapped(f"  {few(nodes)}: ", text)
+        yield from _wrapped(f"  {few(nodes)} reported: ", quote(text))
     yield from (f"  {node}: incomplete, because the node stopped at '{at}'" for node, at in found["stopped"].items())

@@ -156,7 +156,10 @@ You log in to the nodes with your own user name and SSH key, and start launches 
 administrator has added you to `launch_users`. This folder contains no secrets.
 
 Copy this folder next to a checkout of Muster in which `script/setup` was run. Run the commands below in the checkout.
-Add `-u NAME` if your user name on the nodes differs from the one on this machine.
+For an installed command `muster`, copy the folder into `~/.config/muster/clusters` instead (docs/command.md).
+
+If your user name on the nodes differs from the one on this machine, set `User` for the nodes and jump hosts in
+`~/.ssh/config`, or add `-u NAME`.
 {_bastions(nodes)}
 Check that you can log in:
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 CONTACT_NO_NODE = ("plan", "export", "validate", "import", "report")
 WITHOUT_ROOT = tuple(f"playbooks/{name}.yml" for name in (*CONTACT_NO_NODE, "trust"))
-EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # for users without root
+EVERYBODYS = tuple(  # for users without root
+    f"playbooks/{name}.yml" for name in ("launch", "jobs", "notebook", "environment", "diagnose")
+)
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Matches only commands in the form written below, not commands that already have an inventory.
 COMMAND = re.compile(
@@ -37,6 +39,10 @@ COMMAND = re.compile(
 )
 OPTIONS = re.compile(r"(?:\ -{1,2}[\w-]+(?:[ =](?:'[^']*'|(?!-)[^\s']+))?)*")
 
+
+# The option that selects one launch, and the verb of `muster` that has it as its argument.
+ONE_LAUNCH = re.compile(r" -e (launch_attach|launch_stop|jobs_logs)=([\w-]+)")
+VERBS = {"launch_attach": "attach", "launch_stop": "stop", "jobs_logs": "logs"}
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
 NODES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}")  # a node, group, or range such as node[1:2]; ASCII only
@@ -151,7 +157,7 @@ def tool(name: str) -> str:
 def whole(command: re.Match[str]) -> str:
     """Return a command found in a text, including its options."""
     options = OPTIONS.match(command.string, command.end())
-    return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
+    return f"{command[0]}{options[0] if options else ''}".rstrip('.,;:)"')
 
 
 class Door(NamedTuple):
@@ -162,10 +168,10 @@ class Door(NamedTuple):
     cluster: str
     verbs: Mapping[str, str]
 
-    def opened(self, book: str) -> str:
-        """Return the command for a playbook; "" if no verb runs it."""
+    def opened(self, book: str, verb: str = "") -> str:
+        """Return the command for a playbook; "" if no verb runs it. verb: another verb of the same playbook."""
         cluster = f" -c {shlex.quote(self.cluster)}" if self.cluster else ""
-        return f"{self.program} {self.verbs[book]}{cluster}" if book in self.verbs else ""
+        return f"{self.program} {verb or self.verbs[book]}{cluster}" if book in self.verbs else ""
 
 
 NO_DOOR = Door("", "", {})
@@ -215,9 +221,20 @@ class Terminal:
         """Complete the commands in a text. quoted: parts of the text that a node wrote; they stay unchanged."""
         said = [re.escape(part) for part in sorted(quoted, key=len, reverse=True) if COMMAND.search(part)]
         if not said:
-            return COMMAND.sub(self._typed, text)
+            return self._completed(text)
         parts = re.split(f"({'|'.join(said)})", text)
-        return "".join(part if number % 2 else COMMAND.sub(self._typed, part) for number, part in enumerate(parts))
+        return "".join(part if number % 2 else self._completed(part) for number, part in enumerate(parts))
+
+    def _completed(self, text: str) -> str:
+        parts, at = [], 0
+        for command in COMMAND.finditer(text):
+            parts += [text[at : command.start()], self._typed(command)]
+            at = command.end()
+            one = ONE_LAUNCH.match(text, at)
+            if one and not self._is_foreign(command) and (opened := self.door.opened(command["books"], VERBS[one[1]])):
+                parts[-1] = f"{opened}{self.as_root()} {one[2]}"
+                at = one.end()
+        return "".join([*parts, text[at:]])
 
     def shapes(self, value: Any) -> Any:
         """Complete the commands of all findings, verdicts and causes in a value."""

@@ -40,7 +40,7 @@ MARKS = ("ansible", "script/")  # every command contains one of them
 
 def commands_in(value: Any) -> set[str]:
     """Return the commands, with their options, in all texts of a node's answer, except those in ADVICE. Each command is
-    returned in every form in which it can be shown later: without control characters, and on one line."""
+    returned in every form in which it can be shown later: without control characters, on one line, and quoted."""
     return {
         whole(found) for text in _texts(value) for form in _forms(text) for found in COMMAND.finditer(form)
     } - ADVICE
@@ -66,7 +66,8 @@ def _forms(text: str) -> set[str]:
     if UNSEEN.search(text):
         forms |= {printable(text), UNSEEN.sub("", text), UNSEEN.sub("", SEQUENCE.sub("", text))}
     found = {form if len(form) <= LONG else _marked(form) for form in forms if any(mark in form for mark in MARKS)}
-    return found | {" ".join(form.split()) for form in found}
+    found |= {" ".join(form.split()) for form in found}
+    return found | {form.replace('"', "'") for form in found}
 
 
 def _marked(text: str) -> str:

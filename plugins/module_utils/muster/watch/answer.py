@@ -132,5 +132,8 @@ def outdated(last: Mapping[str, Any], interval: float, now: float) -> str:
     if not last:
         return "no scheduled check has run"
     age = now - float(last["when"])
-    most = MISSED * max(interval, BUSY_SECONDS)
-    return f"the last scheduled check is {age / 60:.0f} min old" if age > most else ""
+    if abs(age) <= MISSED * max(interval, BUSY_SECONDS):
+        return ""
+    # A clock that was wrong: without this, such a result would stay current until then.
+    when = f"dated {-age / 60:.0f} min in the future" if age < 0 else f"{age / 60:.0f} min old"
+    return f"the last scheduled check is {when}"

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 OURS = "muster: "  # begins the reason of each drain by Muster
 QUARANTINE = f"{OURS}quarantine: "
 DRAINED = ("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING")
-FIELD = re.compile(r"(?:^| )(NodeName|State|Reason)=(.*?)(?= [A-Z]\w*=|$)")
-STAMP = re.compile(r" \[[^\]]*@[^\]]*\]$")  # who set the reason, and when
+# A reason may contain any text, also names of fields. It follows the other fields, with who set it and when.
+LINE = re.compile(r"NodeName=(\S+).*? State=(\S+)(?:.*? Reason=(.*))?")
 MOST_REASON = 200
 
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node as `scontrol -o show node` prints it. state: words such as IDLE+DRAIN. reason: without its stamp."""
+    """A node as `scontrol -o show node` prints it. state: words such as IDLE+DRAIN. reason: up to the end of
+    the line."""
 
     name: str
     state: str
@@ -31,10 +32,8 @@ class SlurmNode:
 
     @classmethod
     def read(cls, line: str) -> SlurmNode | None:
-        found = {name: value.strip() for name, value in FIELD.findall(line)}
-        if "NodeName" not in found or "State" not in found:
-            return None
-        return cls(found["NodeName"], found["State"], STAMP.sub("", found.get("Reason", "")))
+        found = LINE.match(line)
+        return cls(*found.groups("")) if found else None
 
     @property
     def drained(self) -> bool:
@@ -70,13 +69,17 @@ def decide(answer: CheckAnswer, nodes: Iterable[SlurmNode], own: str, quarantine
     if mine is None:
         return SlurmStep(note=f"Slurm does not know the node {own}")
     if quarantine is not None:
-        wanted = f"{QUARANTINE}{quarantine}"[:MOST_REASON]
-        return SlurmStep(holds=True) if mine.drained else SlurmStep(drain=wanted, holds=True)
+        return SlurmStep(holds=True) if mine.drained else SlurmStep(drain=_reason(QUARANTINE, quarantine), holds=True)
     if answer.status == FAULT and answer.owner == NODE:
         if mine.drained:
             return SlurmStep(holds=mine.by_muster)
         others = [one.name for one in known.values() if one.by_muster and not one.reason.startswith(QUARANTINE)]
         if others:
             return SlurmStep(note=f"not drained, because the drain of {others[0]} must be confirmed first")
-        return SlurmStep(drain=f"{OURS}{answer.reason}"[:MOST_REASON], holds=True)
+        return SlurmStep(drain=_reason(OURS, answer.reason), holds=True)
     return SlurmStep(resume=answer.status == OK and mine.by_muster)
+
+
+def _reason(begin: str, text: str) -> str:
+    """Return one line without "=", so that the reason cannot look like fields of scontrol."""
+    return f"{begin}{' '.join(text.replace('=', ':').split())}"[:MOST_REASON]

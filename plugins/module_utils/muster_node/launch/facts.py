@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import socket
 import stat
 import struct
@@ -234,7 +235,8 @@ FILE_SECONDS = 5.0
 MOST_PLACES = 20  # of PATH
 SLURM_SECONDS = 5.0
 MOST_JOBS = 100
-MOST_TEXT = 100  # characters of a column
+A_JOB = re.compile(r"([0-9]+)\|([^|]{1,100})\|([^|]{0,100})[^|]*")
+STOPPED = ("inactive", "failed", "unknown")
 
 
 def prepare(request: Json) -> Json:
@@ -270,19 +272,26 @@ def prepare(request: Json) -> Json:
 
 
 def slurm_jobs() -> Json | None:
-    """Return {jobs, why}: the jobs that Slurm has given resources of this node to; None if slurmd does not run.
+    """Return {jobs, used, why}: the jobs that Slurm has given resources of this node to, and the generic resources in
+    use; None if slurmd does not run.
 
-    Each job is {id, user, gres, name}.
+    Each job is {id, user, gres}. Its name could contain a line that looks like another job.
     """
-    if command("systemctl", "is-active", "slurmd.service").code != 0:
+    active = command("systemctl", "is-active", "slurmd.service")
+    if active.missing or active.text.strip() in STOPPED:
         return None
     node = socket.gethostname().partition(".")[0]
-    columns = ("--noheader", "--states=RUNNING,COMPLETING,CONFIGURING", f"--nodelist={node}", "--format=%A|%u|%b|%j")
+    columns = ("--noheader", "--states=RUNNING,COMPLETING,CONFIGURING", f"--nodelist={node}", "--format=%A|%u|%b")
     listed = command("squeue", *columns, seconds=SLURM_SECONDS)
-    lines = [line.split("|", 3) for line in listed.text.splitlines()[:MOST_JOBS]]
-    names = ("id", "user", "gres", "name")
-    jobs = [dict(zip(names, (part[:MOST_TEXT] for part in line), strict=True)) for line in lines if len(line) == 4]
-    return {"jobs": jobs, "why": listed.why}
+    lines = listed.text.splitlines()
+    found = [job for line in lines if (job := A_JOB.fullmatch(line))]
+    jobs = [dict(zip(("id", "user", "gres"), job.groups(), strict=True)) for job in found[:MOST_JOBS]]
+    # squeue prints only GPUs that were requested per node, and without accounting the other totals lack GPUs.
+    shown = listed if listed.late else command("scontrol", "-d", "-o", "show", "node", node, seconds=SLURM_SECONDS)
+    used = re.search(r" GresUsed=(\S*)", shown.text)
+    cut = f"{len(jobs)} of {len(lines)} lines of squeue were read as jobs" if len(jobs) < len(lines) else ""
+    slow = "" if active.text.strip() else active.why
+    return {"jobs": jobs, "used": used[1] if used else "", "why": listed.why or shown.why or cut or slow}
 
 
 def foreign_folders(request: Json) -> list[str]:

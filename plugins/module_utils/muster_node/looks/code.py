@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..tools import files
+from ..tools.as_user import SilentError, as_user
 
 MOST_FILES = 5000
 MOST_BYTES = 64_000_000
@@ -17,10 +20,33 @@ SECONDS = 3.0
 LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".venv", "venv")
 
 
-def look(code: list[str]) -> dict[str, Any]:
-    """Return {path: {digest, files, why}}. The digest is missing if the path does not exist or is too large."""
+def look(code: list[str], user: str) -> dict[str, Any]:
+    """Return {path: {digest, files, why}}. The digest is missing if the path does not exist, cannot be read by the
+    training user, or is too large.
+
+    The training user reads, because this user may have written the code, and links in it could lead root anywhere. The
+    work is done in a forked process, so no other thread must be running.
+    """
+    seen: dict[str, Any] = {}
+    why = f"the user {user} does not exist"
+    with suppress(KeyError):
+        account = pwd.getpwnam(user)
+        try:
+            seen = as_user(account, lambda: _fingerprints(code)) if code else {}
+        except SilentError as silent:
+            why = str(silent.strerror)
+    return {path: seen.get(path, {"digest": "", "files": 0, "why": why}) for path in code}
+
+
+def _fingerprints(code: list[str]) -> dict[str, Any]:
     deadline = time.monotonic() + SECONDS
-    return {path: fingerprint(path, deadline) for path in code}
+    found: dict[str, Any] = {}
+    for path in code:
+        try:
+            found[path] = fingerprint(path, deadline)
+        except OSError as error:
+            found[path] = {"digest": "", "files": 0, "why": f"{error.filename}: {error.strerror}"}
+    return found
 
 
 def fingerprint(path: str, deadline: float) -> dict[str, Any]:
@@ -30,10 +56,7 @@ def fingerprint(path: str, deadline: float) -> dict[str, Any]:
     total = hashlib.sha256()
     count = size = 0
     for file in files_below(top):
-        try:
-            content = files.part(str(file), 0, MOST_BYTES + 1, links=True) if file.is_file() else b""
-        except OSError as error:
-            return {"digest": "", "files": count, "why": f"{file}: {error.strerror}"}
+        content = files.part(str(file), 0, MOST_BYTES + 1, links=True) if file.is_file() else b""
         count += 1
         size += len(content)
         if count > MOST_FILES or size > MOST_BYTES or time.monotonic() > deadline:
@@ -51,9 +74,13 @@ def files_below(top: Path) -> list[Path]:
     if not top.is_dir():
         return [top]
     found: list[Path] = []
-    for folder, folders, names in os.walk(top):
+    for folder, folders, names in os.walk(top, onerror=_raise):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         found += [Path(folder, name) for name in names if not name.endswith(".pyc")]
         if len(found) > MOST_FILES:
             break
     return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error

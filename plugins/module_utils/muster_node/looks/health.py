@@ -33,9 +33,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 BETWEEN = 0.3
 
 
-# Looks that do not run in parallel: all others need the first, the second forks a process, which is unsafe beside
+# Looks that do not run in parallel: all others need the first, the next two fork a process, which is unsafe beside
 # threads, and the last would disturb the others.
-APART = ("system", "jobs", "collective")
+APART = ("system", "jobs", "code", "collective")
 
 
 # In place of the data of the collector "unit", which imports torch, if only the machine is checked.
@@ -66,6 +66,7 @@ def look(
     others = {name: each.look for name, each in LOOKS.items() if name not in (*APART, *counted, *given)}
     looks = {"system": system, **given, **first, **side_by_side(others, known)}
     looks["jobs"] = LOOKS["jobs"].look(looks["listeners"], request["port"])
+    looks["code"] = LOOKS["code"].look(request["code"], request["user"])
     looks["collective"] = _collective(request, looks, properties)
     time.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))
     looks["later"] = {name: each.again(first[name]) for name, each in counted.items()}

@@ -12,15 +12,19 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 
 from ..tools import files, process
 from ..tools.program import answer
 from ..tools.run import failure, run
+from ..tools.sockets import LISTENING, sockets
 
 Json = dict[str, Any]
 
+SSHD = "/usr/sbin/sshd"
+SSH_UNITS = ("ssh.service", "sshd.service", "ssh.socket", "sshd.socket")
 UFW_FOLDER = "/etc/ufw"
 UFW_FILES = ("user.rules", "user6.rules", "before.rules", "before6.rules", "after.rules", "after6.rules")
 UNITS = "/etc/systemd/system"
@@ -67,6 +71,7 @@ def look(request: Json) -> Json:
         "said": said,
         "ssh_client": client,
         "ssh_server": server,
+        "sshd_ports": sshd_ports(),
         "ssh_sockets": ssh_sockets(listening),
         "connected": connected(listening, established),
         "units": {pid: process.unit(int(pid)) for pid in set(re.findall(r",pid=(\d+),", listening))},
@@ -136,6 +141,26 @@ def ssh_connection() -> tuple[list[str], list[str]]:
         seen = process.status(pid)
         pid = seen.parent if seen else 0
     return [], []
+
+
+def sshd_ports() -> list[int]:
+    """Return the TCP ports on which sshd listens. The name of a process proves nothing, because its user can choose
+    it."""
+    found = [pid for pid in process.ids() if is_sshd(pid)]
+    names = {name for pid in found for name in process.opened(pid)}
+    return sorted({one.port for one in sockets() if one.state == LISTENING and f"socket:[{one.inode}]" in names})
+
+
+def is_sshd(pid: int) -> bool:
+    """Return whether a process of root runs the node's sshd. After an upgrade, sshd may run from a file that has been
+    removed, and a sshd of the site may have another path: then the unit decides. A container may have its own sshd."""
+    if process.user_id(pid) != 0:
+        return False
+    name = os.path.basename(process.executable(pid)).removesuffix(" (deleted)")
+    with suppress(OSError):
+        if os.path.samefile(f"/proc/{pid}/exe", SSHD):
+            return True
+    return name == "sshd" and process.outermost_unit(pid) in SSH_UNITS
 
 
 def ssh_sockets(listeners: str) -> list[str]:

@@ -24,6 +24,12 @@ class Mounted(NamedTuple):
     type: str
     options: str
 
+    @property
+    def by_user(self) -> bool:
+        """Whether a user mounted it. Every user can mount FUSE, with a source and a path of their choice, and root has
+        no access to it."""
+        return any(one.startswith("user_id=") and one != "user_id=0" for one in self.options.split(","))
+
 
 def mounted() -> list[Mounted]:
     """Return the mounts in mount order. If two mounts have the same path, the later mount is on top."""

@@ -1,7 +1,7 @@
 """Measures and removes folders with contents from another user, with bounded cost.
 
-Links are not followed, and other file systems are not entered. Deep trees cost no more than flat trees, because every
-step works in an open folder.
+Links are not followed. A removal enters no other file system and no mount. Deep trees cost no more than flat trees,
+because every step works in an open folder.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def remove(within: int, name: str, deadline: float) -> bool:
     except OSError:
         return False
     try:
+        if _mount(top) != _mount(within):
+            return False
         tried: set[str] = set()
         # Folders below a folder are moved up to the top one, so no folder is nested deeper.
         while new := _emptied(top, top, deadline) - tried:
@@ -74,9 +76,8 @@ def _remove_folder(top: int, name: str, deadline: float) -> None:
 def _emptied(handle: int, top: int, deadline: float) -> set[str]:
     """Remove the files of a folder, and move its subfolders to the top folder. If the folder is the top folder, return
     the names of its subfolders instead."""
-    device = os.fstat(top).st_dev
     there: set[str] = set()
-    if os.fstat(handle).st_dev != device:
+    if _mount(handle) != _mount(top):
         return there
     with suppress(OSError):
         os.fchmod(handle, 0o700)  # the owner may have made it read-only
@@ -92,6 +93,12 @@ def _emptied(handle: int, top: int, deadline: float) -> set[str]:
                 else:
                     _move_up(entry.name, handle, top)
     return there
+
+
+def _mount(handle: int) -> tuple[int, str]:
+    """Return the device and the mount of an open folder. A bind mount has the device of its source."""
+    seen = files.text(f"/proc/self/fdinfo/{handle}") or ""
+    return os.fstat(handle).st_dev, seen.partition("mnt_id:")[2].partition("\n")[0]
 
 
 def _move_up(name: str, handle: int, top: int) -> None:

@@ -1,6 +1,7 @@
 """muster-node-check: a node checks its own health, without a controller.
 
-Exit status: 0 ok, also with warnings; 1 a fault of the node; 2 wrong options; 3 unknown; 4 a fault that a user caused.
+Exit status: 0 ok, also with warnings; 1 a fault of the node; 2 wrong options; 3 unknown; 4 a fault that a user caused;
+5 the check failed itself. With --slurm: 1 if no job may start, otherwise 0.
 The first line of the output is the reason, which begins with "node:", "user:" or "unknown:".
 """
 
@@ -30,14 +31,14 @@ from . import slurm
 REQUEST = "/etc/muster/node-check.json"
 LOCK = "/run/muster-node-check.lock"
 STOP_TIMEOUT = 5  # seconds; the processes in the units of the check end on the first signal
-USAGE = 2
+USAGE, CRASHED = 2, 5
 
 
 def main() -> None:
     options = argparse.ArgumentParser(
         prog="muster-node-check",
         description="Check the health of this node.",
-        epilog="Exit status: 0 ok, 1 node fault, 2 wrong options, 3 unknown, 4 fault caused by a user.",
+        epilog="Exit status: 0 ok, 1 node fault, 2 wrong options, 3 unknown, 4 fault caused by a user, 5 crash.",
     )
     options.add_argument(
         "--form",
@@ -50,10 +51,21 @@ def main() -> None:
     options.add_argument("--slurm", choices=slurm.HOOKS, help="act as this hook of slurmd: drain or resume the node")
     given = options.parse_args()
     try:
+        status = run(given)
+    except Exception as error:  # any other status would drain the node, or look like a fault of the node
+        sys.stderr.write(f"muster-node-check: the check failed: {error!r}\n")
+        status = CRASHED
+    # Slurm drains a node if its prolog fails, whatever the reason.
+    sys.exit(0 if given.slurm and status != slurm.HOLDS else status)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Check the node, and return the exit status."""
+    try:
         request = json.loads(files.read(REQUEST))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"muster-node-check: {REQUEST} cannot be read: {error}. Run site.yml with --tags watch\n")
-        sys.exit(USAGE)
+        return USAGE
     os.umask(0o022)
     form = given.form
     if form == answers.SCHEDULED:
@@ -63,17 +75,22 @@ def main() -> None:
         wanted = answers.due(last, nightly, busy=is_busy(), now=now, hour=time.localtime(now).tm_hour)
         if not wanted.form:
             sys.stdout.write(f"not checked: {wanted.why}\n")
-            return
+            return 0
         form = wanted.form
     answer, report, text = check(request["health"], form)
+    kept = True
     if given.keep or given.form == answers.SCHEDULED:
-        check_results.keep(answer.as_dict(), {**report, "interval": request["interval"]})
-        if request["metrics"] and Path(request["metrics"]).is_dir():
-            check_results.write_metrics(request["metrics"], text)
+        try:
+            check_results.keep(answer.as_dict(), {**report, "interval": request["interval"]})
+            if request["metrics"] and Path(request["metrics"]).is_dir():
+                check_results.write_metrics(request["metrics"], text)
+        except OSError as error:  # a full disk, above all
+            sys.stderr.write(f"muster-node-check: the result cannot be stored: {error}\n")
+            kept = False
     show(answer, report, as_json=given.json)
     if given.slurm:
-        sys.exit(slurm.act(answer, given.slurm))
-    sys.exit(answer.exit_status)
+        return slurm.act(answer, given.slurm)
+    return answer.exit_status if kept else CRASHED
 
 
 def only_one() -> None:

@@ -20,6 +20,7 @@ SECONDS = 5.0
 
 
 HOOKS = HEALTH, PROLOG, EPILOG = "health", "prolog", "epilog"
+HOLDS = 1  # the exit status of a prolog after which no job starts
 
 
 def act(answer: CheckAnswer, hook: str) -> int:
@@ -30,7 +31,7 @@ def act(answer: CheckAnswer, hook: str) -> int:
     """
     step, done = _step(answer)
     sys.stdout.write(f"{done}\n" if done else "")
-    return 1 if hook == PROLOG and step.holds else 0
+    return HOLDS if hook == PROLOG and step.holds else 0
 
 
 def _step(answer: CheckAnswer) -> tuple[SlurmStep, str]:

@@ -160,7 +160,7 @@ class HandingOver:
 
     def bring(self, project: Project, plan: LaunchPlan, nodes: list[NodeSpec]) -> dict[str, str]:
         """Copy the project to all participants and spares before the start. Return, by node, why copying failed."""
-        store = str(Path(plan.head.run_dir).parents[1] / STORE)
+        store = str(Path(plan.head.run_dir).parent / STORE)
         places = {node.name: DistributionNode(node.address, store) for node in nodes}
         port = plan.master_port
         return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)

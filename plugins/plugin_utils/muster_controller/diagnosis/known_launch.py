@@ -65,7 +65,7 @@ class KnownLaunch:
         self.plan: LaunchPlan = kept_plan(folder) or find(messages, nodes, launch_id, cluster).plan
         self.read = reader(self.plan.ranks)
         self.silent: dict[str, str] = {}
-        self.own: dict[str, bool] = {}
+        self.who: dict[str, Mapping[str, Any]] = {}  # identity of the login account on each node
         self.live = False
 
     def case(self) -> LaunchCase:
@@ -143,21 +143,20 @@ class KnownLaunch:
         """Send one request to all nodes. Return the responses, and record in `silent` why the other nodes did not
         respond."""
         entries = {entry.node: entry for entry in self.plan.nodes if entry.node not in self.silent}
-        if not self.own:
+        if not self.who:
             for name in entries:
                 self.messages.ask(name, "identity", {})
             known = self.messages.gather("identity", entries, SECONDS, lambda _: None, self.give_up)
             for name in entries:
                 answer = known.get(name)
                 if answer and isinstance(answer.data, dict):
-                    self.own[name] = is_own(answer.data) or self.plan.is_own
+                    self.who[name] = answer.data
                 else:
                     self.silent[name] = answer.error if answer else "no response"
-        asked = [name for name in entries if name in self.own]
+        asked = [name for name in entries if name in self.who]
         for name in asked:
-            own = self.own[name]
-            message = {**request(entries[name]), "own": own}
-            self.messages.ask(name, verb, message, privileged=not own, program=program)
+            message, privileged = self.access(self.who[name])
+            self.messages.ask(name, verb, {**request(entries[name]), **message}, privileged=privileged, program=program)
         answers = self.messages.gather(verb, asked, SECONDS, lambda _: None, self.give_up)
         found = {}
         for name in asked:
@@ -167,6 +166,17 @@ class KnownLaunch:
             else:
                 found[name] = answer.data
         return found
+
+    def access(self, who: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Return the fields of a request that select the account which reads the launch, and whether root is needed.
+
+        An administrator reads a user launch as its user, through root.
+        """
+        is_user = is_own(who)
+        if self.plan.is_own and not is_user and who.get("name") != self.plan.user:
+            return {"own": True, "as": self.plan.user}, True
+        own = is_user or self.plan.is_own
+        return {"own": own}, not own
 
 
 def read_end(path: Path, most: int) -> str:

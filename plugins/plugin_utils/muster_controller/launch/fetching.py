@@ -6,10 +6,12 @@ muster/launch/fetched.py selects the files and their local names. All times are 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.fetched import Fetched, Part, choose, listing_of, parts_of
+from muster.launch.plan import fetch_of
 from muster_controller.artifacts.private_files import append, make_folder
 from muster_controller.nodes.program import NodeProgram
 from muster_node.tools import files
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.launch.fetched import FetchedFile, Listing
+    from muster.launch.options import LaunchOptions
     from muster.launch.planned import LaunchPlan, PlannedFetch
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.nodes.messages import Messages, NodeReply
@@ -32,6 +35,14 @@ MOST_WANTED = 500  # files in one message
 WRITING = 60.0  # seconds for the controller's file system to write one part
 SAID_EVERY = 10.0
 GIVEN_UP = "fetching was interrupted"
+
+
+def with_patterns(plan: LaunchPlan, options: LaunchOptions) -> LaunchPlan:
+    """Return the plan with the patterns of this command, if it has any, in place of those given at the start."""
+    if not options.fetch:
+        return plan
+    found = fetch_of(options)
+    return replace(plan, fetch={**found, "folder": found["folder"] or (plan.fetch or found)["folder"]})
 
 
 class Rest:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 PROGRAM = NodeProgram("image")
-STORE = "images"  # next to the folder of all launches; holds archives until podman has loaded them
+STORE = ".muster-images"  # in the folder of all launches; holds archives until podman has loaded them
 MOST_JSON = 4_000_000
 LOOK_TIMEOUT = 120.0
 TRY_TIMEOUT = 330.0  # includes the check for device files, once per image
@@ -197,7 +197,7 @@ class Imaging:
     def distributed(self, archive: Archive, prepared: Prepared, lacking: list[str]) -> dict[str, Any]:
         """Copy the archive to every node that needs it."""
         plan = prepared.plan
-        store = str(Path(plan.head.run_dir).parents[1] / STORE)
+        store = str(Path(plan.head.run_dir).parent / STORE)
         places = {entry.node: DistributionNode(entry.address, store) for entry in plan.nodes if entry.node in lacking}
         distribution = Distribution(
             places,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
-STORE = "store"  # next to the folder of all launches of the user
+STORE = ".muster-store"  # in the folder of all launches of the user
 COPY_TIMEOUT = 60.0  # additional seconds of a start in which a node makes the copy of the launch
 
 
@@ -48,7 +48,7 @@ class Sending:
         if self.project is None or self.done or stops or self.interruption.came:
             return prepared
         plan = prepared.plan
-        self.store = str(Path(plan.head.run_dir).parents[1] / STORE)
+        self.store = str(Path(plan.head.run_dir).parent / STORE)
         places = {entry.node: DistributionNode(entry.address, self.store) for entry in plan.nodes}
         distribution = Distribution(
             places, plan.master_port, self.messages, self.say, lambda: self.interruption.came, privileged=True

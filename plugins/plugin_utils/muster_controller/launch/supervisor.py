@@ -29,7 +29,7 @@ from muster_controller.playbook.interruption import Interruption
 
 from .elsewhere import packed
 from .evidence import LaunchEvidence
-from .fetching import Fetching
+from .fetching import Fetching, with_patterns
 from .image import Imaging
 from .kept_evidence import START
 from .launch_messages import LaunchMessages
@@ -201,12 +201,13 @@ class Supervisor:
         return record
 
     def fetch(self, record: LaunchRecord, folder: Path, keeping: Keeping) -> Fetched | None:
-        """Fetch the result files that match the plan's patterns after the end of the launch, even if it failed."""
+        """Fetch the result files that match the patterns after the end of the launch, even if it failed."""
         found = None
-        if self.plan.fetch and record.cleaned:
+        plan = with_patterns(self.plan, self.options)
+        if plan.fetch and record.cleaned:
             with self.interruption, self.reports.contained("what is fetched"):
                 self.interruption.answered = self.interruption.signals
-                fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
+                fetching = Fetching(plan, self.messages, folder, keeping, lambda: self.interruption.again)
                 found = fetching.fetch([one.node for one in record.reports if one.reached and not one.lost])
                 self.say(sentence(found))
         return found

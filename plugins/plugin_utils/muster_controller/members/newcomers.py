@@ -10,6 +10,7 @@ from ansible import context
 
 from muster.members.quarantine import OPTION
 from muster_controller.playbook.variables import load_roles, read_node
+from muster_node.tools import files
 
 from .members import quarantine_said
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ansible.template import Templar
 
 GROUP = "gpu_nodes"
-MOST = 4_000_000  # characters of a list of nodes
+MOST = 4_000_000  # bytes of a list of nodes
 NOWHERE = "muster-says-nothing-of-this-host"  # a host name without settings in any ssh config
 PLACES = ("inventory_dir", "inventory_file")
 
@@ -83,8 +84,6 @@ def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
 def text_of(path: str) -> str | None:
     """Return the text of a user's file with unchanged line endings, or None if the file cannot be read completely."""
     try:
-        with Path(path).expanduser().open(encoding="utf-8", errors="replace", newline="") as handle:
-            text = handle.read(MOST + 1)
-            return text if len(text) <= MOST else None
+        return files.read(str(Path(path).expanduser()), most=MOST, links=True).decode("utf-8", "replace")
     except (OSError, ValueError, RuntimeError):
         return None

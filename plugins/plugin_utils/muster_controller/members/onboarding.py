@@ -7,7 +7,7 @@ for actions have a copy from the time of the fork. If a run is killed, its nodes
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from ansible.inventory.manager import InventoryManager
@@ -85,34 +85,35 @@ def asked(options: Mapping[str, Any]) -> tuple[list[NewNode], list[str]]:
     """Return the nodes, and the errors in the request. options: node, address, host_key, gpus, nodes, nodes_file and
     ssh_config; see the modules onboard_request and import_inventory."""
     config = options["ssh_config"]
+    text = newcomers.text_of(config) if config else None
     given = request.OnboardingOptions(
         **{name: options[name] for name in ("node", "address", "host_key", "gpus", "nodes")},
         nodes_file=options["nodes_file"],
         file=newcomers.text_of(options["nodes_file"]) if options["nodes_file"] else None,
         ssh_config=config,
-        config=newcomers.text_of(config) if config else None,
-        is_own=is_own(config) if config else False,
+        config=text,
+        is_own=text is not None and text == newcomers.text_of("~/.ssh/config"),
     )
     found, problems = request.asked(given)
-    if not config:
+    if text is None:
         return found, problems
     nodes = []
-    for one in found:
-        own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
-        problems += request.problems_of_ssh(one, own)
-        address, variables = request.of_ssh(own, plain)
-        nodes.append(request.NewNode(one.name, address, {**variables, **one.variables}, one.where))
+    # The owner of the file can change it after the check, so ssh reads a copy. Relative paths in it do not change
+    # their meaning, because ssh resolves them in ~/.ssh or in the working directory.
+    with NamedTemporaryFile("w", encoding="utf-8", newline="") as checked:
+        checked.write(text)
+        checked.flush()
+        for one in found:
+            own, plain = (settings(checked.name, host) for host in (one.name, newcomers.NOWHERE))
+            problems += request.problems_of_ssh(one, own)
+            address, variables = request.of_ssh(own, plain)
+            nodes.append(request.NewNode(one.name, address, {**variables, **one.variables}, one.where))
     return nodes, problems
-
-
-def is_own(config: str) -> bool:
-    """Return whether ssh reads this file for every connection of this user."""
-    return os.path.realpath(Path(config).expanduser()) == os.path.realpath(Path.home() / ".ssh/config")
 
 
 def settings(config: str, host: str) -> dict[str, str]:
     """Return the settings that ssh uses for a host with this config file."""
-    said = run("ssh", "-F", str(Path(config).expanduser()), "-G", host, env=os.environ, cwd=".")
+    said = run("ssh", "-F", config, "-G", host, env=os.environ, cwd=".")
     found: dict[str, str] = {}
     for line in said.text.splitlines():
         keyword, _, value = line.partition(" ")

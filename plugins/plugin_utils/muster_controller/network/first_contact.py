@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import paramiko
 from ansible.errors import AnsibleError
@@ -25,6 +25,7 @@ from ansible.module_utils.common.text.converters import to_text
 from muster.network import known_hosts, trust
 from muster.network.known_hosts import HostKey
 from muster.onboard import contact
+from muster.verdict.foreign import quote
 from muster_controller.playbook.node_error import NodeError, one_line
 from muster_node.tools import files
 from muster_node.tools.run import run
@@ -41,6 +42,8 @@ TIMEOUT = 12.0
 ALGORITHMS = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
 AT_ONCE = 32
 MOST = 20_000  # characters of a machine's output
+MOST_RECEIVED = 256_000  # bytes that a machine can send before its host key; sshd sends about 3000
+CHUNK = 16_384
 # Prints the input of contact.read, and changes nothing. $1 is the interpreter.
 LOOK = r"""
 LC_ALL=C; export LC_ALL
@@ -94,6 +97,23 @@ class End:
 
 class NoKeyError(Exception):
     """The reason why no key was received."""
+
+
+class LimitedSocket:
+    """A socket for paramiko, which stores whatever an unknown machine sends, up to 4 GB."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self._left = sock, MOST_RECEIVED
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def recv(self, size: int) -> bytes:
+        if not self._left:
+            raise paramiko.SSHException(f"more than {MOST_RECEIVED} bytes without a host key")
+        received = self._sock.recv(min(size, CHUNK, self._left))
+        self._left -= len(received)
+        return received
 
 
 def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
@@ -219,7 +239,7 @@ def show_key(end: End, types: Sequence[str]) -> HostKey:
     """Return the node's host key of the first available type. Raises NoKeyError."""
     with connected(end) as sock:
         try:
-            transport = paramiko.Transport(sock)
+            transport = paramiko.Transport(LimitedSocket(sock))
         except (OSError, EOFError, paramiko.SSHException) as exc:
             raise NoKeyError(str(exc)) from exc
         transport.banner_timeout = TIMEOUT
@@ -238,9 +258,10 @@ def show_key(end: End, types: Sequence[str]) -> HostKey:
 
 
 def _plain(reason: str) -> str:
+    """Return why paramiko ended the connection. The reason can contain text of an unknown machine."""
     if "banner" in reason:
         return "the port is open, but the service is not an SSH server"
-    return " ".join(reason.split())
+    return f"no valid SSH handshake: {quote(one_line(reason))}"
 
 
 @contextlib.contextmanager
@@ -268,6 +289,7 @@ def connected(end: End) -> Iterator[socket.socket]:
             stdout=theirs.fileno(),
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,
         ) as process,
     ):
@@ -277,7 +299,8 @@ def connected(end: End) -> Iterator[socket.socket]:
         except NoKeyError as exc:
             ours.close()
             said = _end_of(process)
-            raise NoKeyError(f"through {shlex.join(end.through[:1])} ... {end.through[-1]}: {said or exc}") from exc
+            relay = f"through {shlex.join(end.through[:1])} ... {end.through[-1]}"
+            raise NoKeyError(f"{relay}: {quote(said) if said else exc}") from exc
         finally:
             ours.close()
             _end_of(process)
@@ -292,7 +315,7 @@ def _end_of(process: subprocess.Popen[str]) -> str:
         _, said = process.communicate()
     except ValueError:
         return ""  # already read
-    return " ".join(" ".join((said or "").split()).split("\r"))[-300:]
+    return one_line(said or "")
 
 
 def met(connections: Mapping[str, NodeConnection]) -> dict[str, str]:

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from muster.verdict.printable import printable_parts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -36,14 +38,18 @@ class JsonOutput:
             self.results["cluster"] = result["status"]
 
     def end(self, status: str, line: str, report: str, failures: Mapping[str, Any]) -> None:
-        """Write the object. failures: node -> task and reason. report: path of the report; "" without one."""
+        """Write the object with printable texts.
+
+        failures: node -> task and reason. report: path of the report; "" without one.
+        """
         self.status = status
         if self.descriptor < 0:
             return
         stopped = [{"node": node, "task": one.task, "why": one.why} for node, one in failures.items()]
         found = {"schema": 1, "status": status, "summary": line, "report": report, "failures": stopped, **self.results}
         with os.fdopen(os.dup(self.descriptor), "w", encoding="utf-8") as stream:
-            stream.write(f"{json.dumps(found, ensure_ascii=False, default=str)}\n")
+            plain = json.loads(json.dumps(found, default=str))  # texts of nodes may be in values of any type
+            stream.write(f"{json.dumps(printable_parts(plain), ensure_ascii=False)}\n")
 
 
 JSON_OUTPUT = JsonOutput()

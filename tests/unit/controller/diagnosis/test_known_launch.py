@@ -62,6 +62,26 @@ def test_diagnosis_of_a_running_launch_does_not_renew_its_lease(folder: Path) ->
     assert {verb for _, verb, _ in messages.asked} == {"identity", "follow", "snapshot"}
 
 
+@pytest.mark.parametrize(
+    ("login", "is_user", "expected"),
+    [
+        ("anna", True, ({"own": True}, False)),
+        ("ben", True, ({"own": True}, False)),  # cannot read them
+        ("admin", False, ({"own": True, "as": "anna"}, True)),
+    ],
+)
+def test_only_an_administrator_reads_a_user_launch_as_its_user(
+    folder: Path, login: str, is_user: bool, expected: tuple[dict[str, Any], bool]
+) -> None:
+    (folder / "plan.json").write_text(json.dumps({**plan(), "manager": "user", "user": "anna"}))
+    who = {"name": login, "launch_user": is_user}
+    assert known(folder, AnsweringNodes({})).access(who) == expected
+
+
+def test_administrator_launch_is_read_as_root(folder: Path) -> None:
+    assert known(folder, AnsweringNodes({})).access({"name": "admin", "launch_user": False}) == ({"own": False}, True)
+
+
 def test_local_copy_of_the_logs_is_read_if_a_node_is_silent(folder: Path) -> None:
     (folder / "logs/node1").mkdir(parents=True)
     (folder / "logs/node1/rank0.stderr.log").write_text(RAISED)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from launch_shapes import a_plan
+from muster.launch.options import LaunchOptions
 from muster.launch.planned import PlannedFetch, PlannedNode
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch import fetching
-from muster_controller.launch.fetching import Fetching
+from muster_controller.launch.fetching import Fetching, with_patterns
 from muster_controller.nodes.messages import Messages, NodeReply
 from muster_node.launch import fetching as on_node
 
@@ -69,6 +70,21 @@ class FetchWorld:
 @pytest.fixture
 def world(tmp_path: Path) -> FetchWorld:
     return FetchWorld(tmp_path)
+
+
+def test_patterns_given_later_replace_those_of_the_start(world: FetchWorld) -> None:
+    (world.work["node1"] / "late.pt").write_bytes(b"late")
+    (world.work["node1"] / "a.bin").write_bytes(b"a")
+    assert with_patterns(world.plan, LaunchOptions()) is world.plan
+    world.plan = with_patterns(world.plan, LaunchOptions(fetch=["*.pt"]))
+    world.fetch(Nodes())
+    assert world.kept() == {"node1/late.pt": b"late"}
+    elsewhere: PlannedFetch = {"patterns": [], "most": 0, "folder": "/data/run7"}
+    of_a_folder = replace(world.plan, fetch=elsewhere)
+    for given, folder in (("", "/data/run7"), ("/data/run8", "/data/run8")):
+        later = with_patterns(of_a_folder, LaunchOptions(fetch=["*.pt"], chdir=given))
+        assert later.fetch
+        assert later.fetch["folder"] == folder
 
 
 def test_files_are_fetched_in_any_number_of_parts(world: FetchWorld, monkeypatch: pytest.MonkeyPatch) -> None:

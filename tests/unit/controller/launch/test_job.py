@@ -68,6 +68,16 @@ def test_secrets_in_a_job_file_are_reported_without_values(tmp_path: Path, monke
     assert job.open_secrets(given(monkeypatch, "launch_env=text")) == []
 
 
+def test_job_file_cannot_write_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "launch_script: /x.py\nlaunch_export_to: sbatch\nlaunch_export_file: ~/.profile\n")
+    found = job.code_in(given(monkeypatch, file), ["plan.yml"])
+    assert [one.partition(". ")[0] for one in found] == [
+        f"{tmp_path}/job.yml line {line}: launch_export_{name} is not allowed in a job file"
+        for line, name in ((2, "to"), (3, "file"))
+    ]
+    assert job.code_in(given(monkeypatch, "launch_export_file=x"), ["export.yml"]) == []
+
+
 def test_unusable_files_of_a_launch_are_reported(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.env"
     tokens.write_text("HF_TOKEN=abc\n")
@@ -103,6 +113,10 @@ def test_unquoted_value_with_spaces_is_read_completely(typed: list[str], said: s
     assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)
 
 
+def templates(found: list[str]) -> list[str]:
+    return [one for one in found if "contains a template" in one]
+
+
 TEMPLATE = (
     "{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
     " Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it unchanged."
@@ -131,13 +145,14 @@ def test_templates_in_a_job_file_are_rejected(
 ) -> None:
     file = written(tmp_path, text)
     expected = [TEMPLATE.format(name=name, where=f"{file[1:]} line {line}") for name, line in found]
-    assert job.code_in(given(monkeypatch, file), ["site.yml"]) == expected
+    assert templates(job.code_in(given(monkeypatch, file), ["site.yml"])) == expected
 
 
 def test_every_variables_file_of_a_launch_is_a_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = given(monkeypatch, written(tmp_path, "our_own: '{{ x }}'\n"), "launch_script={{ here }}")
     expected = [TEMPLATE.format(name="our_own", where=f"{tmp_path}/job.yml line 1")]
-    assert [job.code_in(run, [book]) for book in ("plan.yml", "launch.yml", "site.yml")] == [expected, expected, []]
+    books = ("plan.yml", "launch.yml", "export.yml", "site.yml")
+    assert [templates(job.code_in(run, [book])) for book in books] == [expected] * 3 + [[]]
 
 
 def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,13 +166,47 @@ def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.M
     assert templar.template(trust_as_template("{{ launch_script }}")) == "{{ x }}"
 
 
-def test_connection_variables_in_a_job_file_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ("launch_script: a", "ansible_ssh_common_args: -o ProxyCommand=x", "ansible_connection: local")
-    run = given(monkeypatch, written(tmp_path, "\n".join([*lines, "ansible_user: anna"])), "ansible_ssh_args=-v")
-    assert [one.partition(", because")[0] for one in job.code_in(run, [])] == [
-        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not allowed in a job file",
-        f"{tmp_path}/job.yml line 3: ansible_connection is not allowed in a job file",
+def test_job_file_sets_only_options_of_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = """\
+launch_script: a
+cluster_notify_command: [/bin/sh, -c, id]
+diagnose_rules: [/tmp/rules.yml]
+cluster_artifacts_keep: 1
+ansible_connection: local
+ansible_user: root
+launch_stop: 20261121-093142-1df3
+jobs_attach: 20261121-093142-1df3
+our_own: 1
+cluster_launch_node: [node1]
+"DONE\\n- x": 1
+launch_users: [eve]
+# These are allowed. Misspelt ones are reported with the other problems.
+launch_scirpt: a
+launch_stop_timeout: 3
+jobs_lines: 3
+cluster_launch_nodes: [node1]
+cluster_own_environments: {}
+"""
+    run = given(monkeypatch, written(tmp_path, lines), "cluster_artifacts_dir=x")
+    found = job.code_in(run, [])
+    assert found[0] == (
+        f"{tmp_path}/job.yml line 2: cluster_notify_command is not allowed in a job file. A job file may contain only"
+        " options of a launch; set others in the inventory or with -e."
+    )
+    assert [one.partition(" is not allowed in a job file")[0].partition(": ")[2] for one in found] == [
+        "cluster_notify_command",
+        "diagnose_rules",
+        "cluster_artifacts_keep",
+        "ansible_connection",
+        "ansible_user",
+        "launch_stop",
+        "jobs_attach",
+        "our_own",
+        "cluster_launch_node",
+        r"'DONE\n- x'",
+        "launch_users",
     ]
+    assert [one for one in found if "(did you mean cluster_launch_nodes?)" in one] == [found[8]]
 
 
 def test_too_deeply_nested_value_is_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

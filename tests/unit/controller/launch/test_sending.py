@@ -40,8 +40,8 @@ def test_project_is_copied_once_to_the_store_of_the_launch_user() -> None:
     sent, nodes = sending()
     assert sent.after(prepared()).findings == []
     assert [(node, verb) for node, verb, _ in nodes.asked] == [("node1", "stored"), ("node2", "stored")]
-    assert {payload["store"] for _, _, payload in nodes.asked} == {"/var/lib/muster/users/ada/store"}
-    assert sent.request == {"store": "/var/lib/muster/users/ada/store", "digest": PROJECT.digest}
+    assert {payload["store"] for _, _, payload in nodes.asked} == {"/var/lib/muster/users/ada/launches/.muster-store"}
+    assert sent.request == {"store": "/var/lib/muster/users/ada/launches/.muster-store", "digest": PROJECT.digest}
     sent.after(prepared())  # a waiting launch repeats its checks
     assert len(nodes.asked) == 2
 
@@ -60,7 +60,7 @@ def test_failed_copy_blocks_the_launch_and_is_reported() -> None:
     assert finding.summary == "the project was not copied: sudo: a password is required"
     small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
     (finding,) = small.after(prepared()).findings
-    assert "/var/lib/muster/users/ada/store does not have the 4 bytes of free space" in finding.summary
+    assert "/var/lib/muster/users/ada/launches/.muster-store does not have the 4 bytes of free space" in finding.summary
 
 
 def test_copy_with_a_wrong_digest_is_reported() -> None:

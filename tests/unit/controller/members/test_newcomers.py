@@ -89,18 +89,49 @@ def test_unreadable_file_is_read_as_none(tmp_path: Path) -> None:
     assert newcomers.text_of("~nobody-of-that-name/x") is None
 
 
+def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "nodes")
+    assert newcomers.text_of(str(tmp_path / "nodes")) is None
+
+
+def of_config(config: Path) -> dict[str, Any]:
+    """Return the options of an import from this ssh config."""
+    given = {"node": "", "address": "", "host_key": "", "gpus": 0, "nodes": {}, "nodes_file": ""}
+    return {**given, "ssh_config": str(config)}
+
+
+def test_ssh_config_that_changes_after_the_check_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, read = tmp_path / "config", newcomers.text_of
+    config.write_text("Host node8\n  HostName 203.0.113.8\n")
+
+    def swapped(path: str) -> str | None:
+        text = read(path)
+        config.write_text(f'Match exec "touch {tmp_path}/ran"\n  HostName 203.0.113.66\n')
+        return text
+
+    monkeypatch.setattr(newcomers, "text_of", swapped)
+    (found,), problems = onboarding_.asked(of_config(config))
+    assert (found.address, problems) == ("203.0.113.8", [])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_only_the_own_ssh_config_can_run_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    own, other = tmp_path / ".ssh/config", tmp_path / "config"
+    own.parent.mkdir()
+    own.write_text('Match exec "true"\n  User ada\nHost node8\n  HostName 203.0.113.8\n')
+    other.write_text(own.read_text().replace("true", "false"))
+    (found,), problems = onboarding_.asked(of_config(own))
+    assert (found.address, found.variables, problems) == ("203.0.113.8", {}, [])
+    found_there, problems = onboarding_.asked(of_config(other))
+    assert (found_there, len(problems)) == ([], 1)
+    assert "makes ssh run a command" in problems[0]
+
+
 def test_ssh_config_sets_address_user_and_port(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host node8\n  HostName 203.0.113.8\n  User ada\n  Port 2222\nHost *\n  User root\n")
-    options: dict[str, Any] = {
-        "node": "",
-        "address": "",
-        "host_key": "",
-        "gpus": 0,
-        "nodes": {},
-        "nodes_file": "",
-        "ssh_config": str(config),
-    }
+    options = of_config(config)
     (found,), problems = onboarding_.asked(options)
     assert (found.name, found.address, problems) == ("node8", "203.0.113.8", [])
     assert found.variables["ansible_user"] == "ada"

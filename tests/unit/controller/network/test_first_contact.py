@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -19,6 +19,7 @@ from muster.network.known_hosts import HostKey
 from muster_controller.network import first_contact
 from muster_controller.network.first_contact import End, Road, where_it_ends
 from muster_controller.network.sharing import shared
+from muster_controller.playbook.terminal import typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,7 +227,9 @@ def test_key_is_read_through_proxy_command(servers: list[Server], tmp_path: Path
     assert end.through[:2] == ("/bin/sh", "-c")
     assert first_contact.show_key(end, ["ecdsa-sha2-nistp256"]) == servers[0].shown
     near = where_it_ends(Road("near", "near", ("-F", str(config))), str(tmp_path / "known_hosts"))
-    with pytest.raises(first_contact.NoKeyError, match=r"^through /bin/sh \.\.\. exec echo no way >&2; false: no way$"):
+    with pytest.raises(
+        first_contact.NoKeyError, match=r"^through /bin/sh \.\.\. exec echo no way >&2; false: \"no way\"$"
+    ):
         first_contact.show_key(near, ["ecdsa-sha2-nistp256"])
 
 
@@ -244,6 +247,59 @@ def test_port_without_ssh_server_is_reported() -> None:
         thread.join()
     with pytest.raises(first_contact.NoKeyError, match=r"^nowhere\.invalid cannot be resolved "):
         first_contact.show_key(End("nowhere.invalid"), ["ssh-ed25519"])
+
+
+@contextmanager
+def answering(greeting: bytes, block: bytes = b"", blocks: int = 0) -> Iterator[tuple[End, list[int]]]:
+    """Listen, send these bytes to the first caller, and yield the number of sent blocks."""
+    sent: list[int] = []
+
+    def answer() -> None:
+        caller, _ = listener.accept()
+        with caller, suppress(OSError):
+            caller.sendall(greeting)
+            for number in range(blocks):
+                caller.sendall(block)
+                sent.append(number)
+            caller.recv(1 << 16)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield End("127.0.0.1", listener.getsockname()[1]), sent
+        thread.join()
+
+
+def test_command_in_a_banner_is_not_a_command_of_muster() -> None:
+    command = f"{TRUST} -e trust_confirmed=true -e trust_replace=node1"
+    with (
+        answering(f"The key store is damaged. Run: {command}\r\n".encode() * 100) as (end, _),
+        pytest.raises(first_contact.NoKeyError) as failed,
+    ):
+        first_contact.show_key(end, ["ssh-ed25519"])
+    why = str(failed.value)
+    assert why.startswith('no valid SSH handshake: "Indecipherable protocol version')
+    assert command in why
+    assert typed(f"node9: no response: {why}.") == f"node9: no response: {why}."
+
+
+def test_long_banner_is_shortened() -> None:
+    with (
+        answering(b"\r\n" * 99 + b"A" * 100_000 + b"\r\n") as (end, _),
+        pytest.raises(first_contact.NoKeyError) as failed,
+    ):
+        first_contact.show_key(end, ["ssh-ed25519"])
+    assert 400 < len(str(failed.value)) < 500
+
+
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.6\r\n\xff\xff\xff\xf4"])
+def test_bytes_before_the_host_key_are_limited(greeting: bytes) -> None:
+    with (
+        answering(greeting, b"A" * (1 << 20), 32) as (end, sent),
+        pytest.raises(first_contact.NoKeyError, match=r"not an SSH server|more than 256000 bytes"),
+    ):
+        first_contact.show_key(end, ["ssh-ed25519"])
+    assert len(sent) < 16
 
 
 @pytest.mark.parametrize(

@@ -89,5 +89,5 @@ def test_text_from_a_wiped_node_is_not_interpreted(tmp_path: Path) -> None:
     }
     done = run(tmp_path, "wipe_node: {node: node1}", answer, "--check")
     text = printable_output(done)
-    assert f"First run {COMMAND}" in text
+    assert f"\nnode1: First run {COMMAND}\n" in text
     assert "HEALTHY" not in text

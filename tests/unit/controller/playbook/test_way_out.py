@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from muster.verdict.printable import UNSEEN
+from muster_controller.playbook.json_output import REQUESTED, JsonOutput
 from muster_controller.playbook.way_out import Drawn, own_colors, shown
 from waiting import until
 
@@ -345,6 +347,19 @@ def test_only_text_drawn_by_muster_keeps_its_terminal_sequences() -> None:
     with own_colors():
         assert shown("\x1b[2K\x1b[0;32mb\x1b[0m\x1b]0;t\x07") == "\x1b[0;32mb\x1b[0m"
     assert shown("\x1b[0;32mb") == "b"
+
+
+def test_json_output_is_printable(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(REQUESTED, "yes")
+    kept = os.dup(1)
+    output = JsonOutput()
+    output.take({"jobs": {FOUL: {"user": "\ud800", "path": Path(f"/{FOUL}"), "gpus": [1, None]}}})
+    output.end("done", FOUL, "", {})
+    os.dup2(kept, 1)
+    text = capfd.readouterr().out
+    [job] = json.loads(text)["jobs"].values()
+    assert (job["user"], job["gpus"]) == ("<U+D800>", [1, None])
+    assert not UNSEEN.search(json.dumps(json.loads(text), ensure_ascii=False))
 
 
 def test_hundred_thousand_lines_are_filtered_in_seconds() -> None:

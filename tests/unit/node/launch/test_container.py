@@ -36,7 +36,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "launch_id": LAUNCH_ID,
         "run_dir": "/var/lib/muster/launches/X",
         "work_dir": "/var/lib/muster/work/X",
-        "cache_root": "/var/lib/muster/cache/muster",
+        "cache_root": "/var/lib/muster/launches/.muster-cache/muster",
         "env": {"HF_TOKEN": "nutmeg"},
         "image": dict(IMAGE),
     }

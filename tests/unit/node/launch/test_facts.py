@@ -11,6 +11,7 @@ import pytest
 
 from muster_node.launch import facts
 from muster_node.tools.disk import disk_facts
+from muster_node.tools.run import CommandResult
 
 LAUNCH_ID = "20260101-120000-abcd"
 
@@ -80,3 +81,31 @@ def test_program_is_the_first_executable_in_the_path(tmp_path: Path) -> None:
     assert found == {"path": str(first / "tool"), "exists": True, "usable": False}
     assert facts.program_facts("tool", me, str(folder)) == {"path": "tool", "exists": False, "usable": False}
     assert facts.program_facts("/bin/sh", me, "")["usable"] is True
+
+
+@pytest.mark.parametrize(
+    ("active", "jobs", "why", "count"),
+    [
+        ("active", "42|ada|gres:gpu:8", "", 1),
+        ("activating", "42|ada|N/A", "", 1),
+        ("inactive", "", None, 0),
+        ("", "42|ada|N/A", "systemctl did not answer within 6 s", 1),
+        ("active", "\n".join(f"{number}|mallory|N/A" for number in range(150)), "100 of 150 lines of squeue", 100),
+        ("active", "42|ada|N/A\n$(id>o)|alice|gres:gpu:8", "1 of 2 lines of squeue", 1),
+    ],
+)
+def test_jobs_of_slurm_are_read_completely_or_with_a_reason(
+    active: str, jobs: str, why: str | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = "NodeName=n1 Gres=gpu:h100:8 GresUsed=gpu:h100:8(IDX:0-7) NodeAddr=n1 OS=Linux GresUsed=gpu:0"
+    said = {
+        "systemctl": CommandResult(active, why or "", code=0 if active == "active" else None),
+        "squeue": CommandResult(jobs, code=0),
+        "scontrol": CommandResult(shown, code=0),
+    }
+    monkeypatch.setattr(facts, "command", lambda *argv, **_: said[argv[0]])
+    seen = facts.slurm_jobs()
+    assert (seen is None) == (why is None)
+    if seen:
+        assert (len(seen["jobs"]), seen["used"]) == (count, "gpu:h100:8(IDX:0-7)")
+        assert seen["why"].startswith(why or "") if why else seen["why"] == ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     import pytest
 
 CASES = load_cases(Path(__file__).parents[2] / "health/cases/judge")
+ME = pwd.getpwuid(os.getuid()).pw_name
 KERNEL_LINES = [
     line["text"] for case in CASES.values() for line in case.get("looks", {}).get("kernel_log", {}).get("lines", [])
 ]
@@ -111,21 +115,40 @@ def test_identical_files_have_identical_code_digests(tmp_path: Path) -> None:
     (tmp_path / "two/lib/__pycache__").mkdir()
     (tmp_path / "two/lib/__pycache__/model.pyc").write_text("x")
     paths = [str(tmp_path / name) for name in ("one", "two")]
-    seen = code.look([*paths, str(tmp_path / "three")])
+    seen = code.look([*paths, str(tmp_path / "three")], ME)
     assert seen[paths[0]] == seen[paths[1]]
     assert seen[paths[0]]["files"] == 2
     assert seen[str(tmp_path / "three")] == {"digest": "", "files": 0, "why": "not found"}
     (tmp_path / "two/lib/model.py").rename(tmp_path / "two/lib/models.py")
-    assert code.look(paths)[paths[1]]["digest"] != seen[paths[0]]["digest"]
+    assert code.look(paths, ME)[paths[1]]["digest"] != seen[paths[0]]["digest"]
 
 
 def test_oversized_code_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "MOST_BYTES", 10)
     (tmp_path / "data.bin").write_bytes(b"0" * 11)
     (tmp_path / "other.bin").write_bytes(b"0")
-    seen = code.look([str(tmp_path)])[str(tmp_path)]
+    seen = code.look([str(tmp_path)], ME)[str(tmp_path)]
     assert seen["digest"] == ""
     assert "more than" in seen["why"]
+
+
+def test_code_is_read_with_the_rights_of_the_training_user() -> None:
+    """A link to a file of root gives no digest of that file."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        folder = Path(place, "code")
+        folder.mkdir()
+        (folder / "train.py").write_text("print(1)")
+        Path(place, "secret").write_text("of root")
+        Path(place, "secret").chmod(0o600)
+        Path(place).chmod(0o755)
+        readable = code.look([str(folder)], "nobody")[str(folder)]
+        (folder / "link.py").symlink_to("../secret")
+        seen = code.look([str(folder)], "nobody")[str(folder)]
+        assert (readable["files"], readable["why"]) == (1, "")
+        if os.geteuid() == 0:
+            assert seen == {"digest": "", "files": 0, "why": f"{folder}/link.py: Permission denied"}
+        absent = code.look([str(folder)], "no-such-user")[str(folder)]
+        assert absent == {"digest": "", "files": 0, "why": "the user no-such-user does not exist"}
 
 
 def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:

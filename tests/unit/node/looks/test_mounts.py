@@ -44,4 +44,31 @@ def test_last_mount_on_a_path_and_network_mounts_are_reported(tmp_path: Path, mo
 
 def test_unreadable_mount_table_skips_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "mounted", list)
-    assert mounts.look([{"path": "/proc"}]) == {"why": "the mounts cannot be listed", "folders": {}}
+    assert mounts.look([{"path": "/proc"}]) == {"why": "the mounts cannot be listed", "folders": {}, "left_out": 0}
+
+
+def test_mounts_of_users_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may mount FUSE on an own folder, also on a home on NFS: root gets EACCES there."""
+    fuse = "rw,nosuid,nodev,rw,user_id=1000,group_id=1000"
+    listed = [
+        Mounted("/data", "server:/data", "nfs4", "rw"),
+        *(Mounted(f"/home/anna/{number}", "m", "fuse.sshfs", fuse) for number in range(30)),
+        Mounted("/home/ben", "server:/home/ben", "nfs4", "rw"),
+        Mounted("/home/ben", "m", "fuse.sshfs", fuse),
+        Mounted("/mnt/site", "m", "fuse.sshfs", "rw,user_id=0,group_id=0"),
+        Mounted("/sets", "m", "fuse.x", fuse),
+    ]
+    monkeypatch.setattr(mounts, "mounted", lambda: listed)
+    monkeypatch.setattr(mounts, "silence", lambda path, _: ("", False) if path == "/mnt/site" else ("late", True))
+    found = mounts.look([{"path": "/sets"}])
+    assert {path: one["late"] for path, one in found["folders"].items()} == {"/data": True, "/mnt/site": False}
+    assert found["left_out"] == 1  # /sets
+
+
+def test_mounts_beyond_the_time_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [Mounted(f"/home/{number}", "server:/home", "nfs4", "rw") for number in range(100)]
+    monkeypatch.setattr(mounts, "mounted", lambda: listed)
+    monkeypatch.setattr(mounts, "silence", lambda *_: ("", False))
+    assert (len(mounts.look([])["folders"]), mounts.look([])["left_out"]) == (100, 0)
+    monkeypatch.setattr(mounts, "ALL_SECONDS", 0.0)
+    assert (mounts.look([])["folders"], mounts.look([])["left_out"]) == ({}, 100)

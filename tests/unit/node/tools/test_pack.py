@@ -26,7 +26,7 @@ TOOLS = {
     "data_copy": {"disk", "files", "transfer", "trust"},
     "diagnosis": {"as_user", "files", "process", "run", "trees"},
     "distribution": {"as_user", "files", "sockets", "trust"},
-    "firewall": {"files", "process", "run"},
+    "firewall": {"files", "process", "run", "sockets"},
     "guard": {"files", "run"},
     "image": {"as_user", "disk", "files", "process", "run", "sockets", "trees", "trust"},
     "inside": {"files", "run"},

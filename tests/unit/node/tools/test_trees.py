@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -63,6 +65,29 @@ def test_deep_tree_is_removed(tree: Path) -> None:
 def test_removal_stops_at_its_deadline(tree: Path) -> None:
     assert not remove(tree, -1.0)
     assert (tree / "a/b/file").exists()
+
+
+@pytest.mark.parametrize("place", ["root/tree", "root/tree/a"])
+def test_bind_mounts_of_the_same_file_system_are_not_entered(tree: Path, tmp_path: Path, place: str) -> None:
+    """In a mount namespace of its own, so that no mount stays."""
+    there = tmp_path / place
+    code = f"""
+import ctypes, os, sys
+sys.path[:0] = {sys.path!r}
+from muster_node.tools import files, trees
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x44000, None):
+    sys.exit("cannot mount")
+if libc.mount({str(tmp_path / "elsewhere").encode()!r}, {str(there).encode()!r}, None, 0x1000, None):
+    sys.exit("cannot mount")
+with files.folder({str(tree.parent)!r}) as within:
+    print(trees.remove(within, {tree.name!r}, {time.monotonic() + LIMIT}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if "cannot mount" in done.stderr:
+        pytest.skip("needs the right to mount")
+    assert done.stdout == "False\n", done.stderr
+    assert (tmp_path / "elsewhere/kept").exists()
 
 
 def size(tree: Path, seconds: float = LIMIT) -> int:
