@@ -7,9 +7,10 @@ for another node.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from muster.packages.debs import Deb, DebShare, share
+from muster.verdict.reading import Limit, read_one
 from muster_controller.nodes.activity import WatchedAction
 from muster_controller.playbook.variables import registered
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # Number of other nodes that may have the files from an earlier run. An unreachable node costs ten seconds.
 OF_OLD = 2
+FILES = Annotated[list[Deb], Limit(most=2000, whole=True)]
 
 
 class ActionModule(WatchedAction):
@@ -41,9 +43,17 @@ class ActionModule(WatchedAction):
         return {**result, **(done or {"skipped": True, "skip_reason": "no files to share for this node"})}
 
     def _needed(self, looks: str) -> dict[str, list[Deb]]:
-        """Return the required packages of each inspected node of the play."""
-        answers = {name: registered(self.vars, name, looks) for name in self.vars["ansible_play_batch"]}
-        return {name: [Deb(**deb) for deb in answer["debs"]] for name, answer in answers.items() if answer.get("debs")}
+        """Return the required packages of each inspected node of the play. A node with an invalid answer downloads its
+        packages itself."""
+        found = {}
+        for name in self.vars["ansible_play_batch"]:
+            given = registered(self.vars, name, looks).get("debs", [])
+            debs = read_one(FILES, given)
+            if debs is None and name == self.node:
+                self._display.warning(f"{name}: invalid list of packages; the node downloads them itself")
+            if debs:
+                found[name] = debs
+        return found
 
     def _download(self, mine: DebShare, needed: Mapping[str, Any]) -> dict[str, Any]:
         if not mine.own:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ansible.plugins.callback import CallbackBase
 
 from muster.drift import results
 from muster_controller.artifacts.private_files import append
-from muster_controller.drift.steps_run import COLLECT
+from muster_controller.drift.steps_run import COLLECT, MOST_OF_A_NODE
 
 DOCUMENTATION = """
     name: collect
@@ -37,6 +38,7 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self._path = os.environ.get(COLLECT, "")
+        self._left: dict[str, int] = defaultdict(lambda: MOST_OF_A_NODE)
 
     def _take(self, result: Any, **more: bool) -> None:
         content = {**result.result, **more}
@@ -45,7 +47,10 @@ class CallbackModule(CallbackBase):
         role = result.task._role
         name = role.get_name() if role else ""
         said = results.taken(result.host.get_name(), name, result.task.name or result.task.action, content)
-        append(Path(self._path), f"{json.dumps(said)}\n".encode())
+        line = f"{json.dumps(said)}\n".encode()
+        self._left[said["node"]] -= len(line)
+        if self._left[said["node"]] >= 0:
+            append(Path(self._path), line)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._take(result)

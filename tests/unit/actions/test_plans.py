@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from acting import Modules, World
 from cases import document_of
 from firewall_looks import LOOKS
 from muster.inspect.facts import facts
@@ -17,8 +18,6 @@ from paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from acting import World
 
 LOOKED = document_of(ROOT / "tests/unit/inspect/recorded.yml")
 HEALTHY = document_of(ROOT / "tests/unit/nvidia_driver/healthy.yml")
@@ -281,3 +280,27 @@ def test_roles_run_only_on_nodes_that_differ_from_the_inventory(world: World, mo
     assert (found["content"], found["looked_at"], looks.forgotten[1:]) == ([], list(NAMES), list(NAMES))
     assert set(map(tuple, found["needed"].values())) == {NAMES}
     assert looks.asked[1][2] == {"remembers": True, "full": True}
+
+
+GOOD = {"name": "a_1_all.deb", "size": 1, "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"debs": 5},
+        {"debs": [{**GOOD, "sha256": []}]},
+        {"debs": [{"name": "a"}]},
+        {"nodes": 5},
+        {"nodes": {"node2": [1]}},
+    ],
+)
+def test_packages_are_shared_in_spite_of_a_hostile_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, hostile: dict[str, Any]
+) -> None:
+    modules = Modules(monkeypatch)
+    world.registered("node1", "look", {"debs": [GOOD, {**GOOD, "sha256": "1" * 64}]})
+    world.registered("node2", "look", hostile)
+    world.registered("node3", "look", {"debs": [{**GOOD, "more": 1}]})
+    world.run("shared_debs", step="download", looks="look")
+    assert modules.ran[0][1]["files"] == [GOOD, {**GOOD, "sha256": "1" * 64}]

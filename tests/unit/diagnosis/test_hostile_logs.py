@@ -6,15 +6,19 @@ that program. expect: master address and port, and node names; "" for an invalid
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 import re
 import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+import muster.diagnosis
 from cases import cases, load_cases
 from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
@@ -22,6 +26,7 @@ from muster.diagnosis.decide import POSSIBLE, Decided, JudgedCause, decide
 from muster.diagnosis.foreign import case_of_logs
 from muster.diagnosis.log_sources import Known
 from muster.diagnosis.model import CausePlace, not_looked
+from muster.diagnosis.texts import TEXTS
 from muster.diagnosis.words import MOST_POSSIBLE, diagnosis, next_step, said
 from muster.verdict.commands import OnNode
 
@@ -49,6 +54,10 @@ BY_HAND = {
 # Programs that the logs try to run, Ansible's own, and those of the commands.
 PROGRAMS = ("ansible", "ansible-playbook", "df", "touch", "umount", "id", "ssh", "sh", "curl", "n1", *BY_HAND)
 TRIED: set[str] = set()
+PARSER, COMPILER = (importlib.import_module(f"re._{name}") for name in ("parser", "compiler"))
+ASCII = [chr(code) for code in range(9, 127)]
+LIMITED, MOST_PATHS = 1000, 300
+SHORT = 8  # characters after a repeat, which occur often in a line
 STUB = """#!/bin/sh
 { printf 'started'; for word in "${0##*/}" "$@"; do printf '\\0%s' "$word"; done; printf '\\n'; } >> "$STARTED"
 """
@@ -178,3 +187,63 @@ def test_valid_names_appear_in_commands() -> None:
     for wanted in ("ip route get node1.lab.example", "getent ahosts node1.lab.example"):
         assert f"ansible node2 -m ansible.builtin.command -a '{wanted}'" in printed
     assert "ansible node2 --become -m ansible.builtin.command -a 'ss -ltnp sport = :29500'" in printed
+
+
+class Item(NamedTuple):
+    """The characters that an item of a pattern matches, and whether their number is unlimited. Anchors match none."""
+
+    characters: frozenset[str]
+    endless: bool = False
+
+
+def paths(parsed: Any) -> list[list[Item]]:
+    """Return the alternatives of a parsed pattern."""
+    found: list[list[Item]] = [[]]
+    for kind, about in parsed:
+        more: list[list[Item]] = [[]]
+        match str(kind):
+            case "SUBPATTERN":
+                more = paths(about[3])
+            case "BRANCH":
+                more = [path for one in about[1] for path in paths(one)]
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                inner = paths(about[2])
+                more = [path * about[0] for path in inner]
+                more += [path for path in inner if not about[0] and any(item.endless for item in path)]
+                if about[1] > LIMITED:
+                    every = frozenset().union(*(item.characters for path in inner for item in path))
+                    more = [[*(path * about[0])[1:], Item(every, endless=True)] for path in inner]
+            case "ASSERT" | "ASSERT_NOT" if about[0] > 0:
+                pass
+            case "AT" | "ASSERT" | "ASSERT_NOT" | "GROUPREF":
+                more = [[Item(frozenset())]]
+            case _:
+                one = COMPILER.compile(PARSER.SubPattern(PARSER.State(), [(kind, about)]))
+                more = [[Item(frozenset(filter(one.fullmatch, ASCII)))]]
+        found = [[*path, *end] for path in found for end in more][:MOST_PATHS]
+    return found
+
+
+def slow(path: list[Item]) -> bool:
+    """Return whether a search can take quadratic time: an endless item begins the pattern, or two endless items can
+    divide the same characters between each other."""
+    for at, item in enumerate(path):
+        before = next((one for one in range(at - 1, -1, -1) if path[one].endless), None)
+        shared = item.characters & path[before].characters if before is not None else frozenset()
+        between = path[(before or 0) + 1 : at]
+        divided = len(between) < SHORT and all(one.characters & shared for one in between if one.characters)
+        if item.endless and any(one.characters for one in path[at + 1 :]) and (at == 0 or (shared and divided)):
+            return True
+    return False
+
+
+SEARCHED = [(text.id, re.compile(text.pattern)) for text in TEXTS]
+for found in pkgutil.walk_packages(muster.diagnosis.__path__, "muster.diagnosis."):
+    module = importlib.import_module(found.name)
+    used = set(re.findall(r"\b(\w+)\.(?:search|finditer|findall|sub|split)\(", inspect.getsource(module)))
+    SEARCHED += [(name, one) for name, one in vars(module).items() if isinstance(one, re.Pattern) and name in used]
+
+
+@pytest.mark.parametrize("pattern", [one for _, one in SEARCHED], ids=[name for name, _ in SEARCHED])
+def test_search_in_a_hostile_line_takes_no_quadratic_time(pattern: re.Pattern[str]) -> None:
+    assert not [path for path in paths(PARSER.parse(pattern.pattern)) if slow(path)]

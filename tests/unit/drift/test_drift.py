@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from cases import cases
 from muster.drift import installed, judge, plans, repair, results, table
@@ -46,6 +49,19 @@ def test_module_results_become_differences(case: dict[str, Any]) -> None:
     assert found == case["differences"]
     assert plans.unreachable(said) == case.get("unreachable", {})
     assert plans.stopped_at(said) == case.get("stopped", {})
+
+
+def test_hostile_diff_is_compared_in_linear_time_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """difflib compares 30 kB of similar lines for minutes."""
+    monkeypatch.setattr(difflib, "ndiff", lambda *_: pytest.fail("compared with difflib"))
+    diff = {"before": "same\n" + "gone\n" * 100, "after": "same\nnew " + "x" * 100_000}
+    found = results.taken("node1", "firewall", "Look", {"changed": True, "diff": [{**diff, "before_header": "a"}, 7]})
+    assert found["sides"] == {"a": [["gone"] * results.MOST_SIDE, ["new " + "x" * 496]]}
+    many = [{**diff, "before_header": f"file{number}"} for number in range(100)]
+    items = [{"changed": True, "diff": many, "msg": "x" * 1000}] * 100
+    found = results.taken("node1", "firewall", "Look", {"changed": True, "results": items})
+    assert (len(found["sides"]), len(found["message"])) == (results.MOST, 501 * results.MOST - 1)
+    assert results.taken("node1", "firewall", "Look", {"changed": True, "results": 7, "diff": 7})["sides"] == {}
 
 
 @cases(__file__, "installed")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd
     from .log_sources import ForeignLines, Known
 
-MEETING = re.compile(r"connect to \((?P<host>[\w.:-]+), (?P<port>\d{1,5})\)|listen on .* port: (?P<listen>\d{1,5}),")
+MEETING = re.compile(
+    r"connect to \((?P<host>[\w.:-]+), (?P<port>\d{1,5})\)|listen on .{0,100} port: (?P<listen>\d{1,5}),"
+)
 
 
 def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:

@@ -168,7 +168,7 @@ def messages(line: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield line, {}
         return
     host = next((flat[key] for key in HOSTS if isinstance(flat.get(key), str) and is_host(flat[key])), None)
-    rank = next((flat[key] for key in RANKS if isinstance(flat.get(key), int) and 0 <= flat[key] < 10**6), None)
+    rank = next((flat[key] for key in RANKS if type(flat.get(key)) is int and 0 <= flat[key] < 10**6), None)
     named = {"host": host, "rank": None if rank is None else str(rank)}
     found = {name: value for name, value in named.items() if value is not None}
     for text in (said, *(flat[key] for key in MORE_MESSAGES if isinstance(flat.get(key), str))):

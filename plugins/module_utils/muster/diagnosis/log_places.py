@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .log_processes import ProcessEnd
     from .log_sources import ForeignLines, Known
 
-JOINED = re.compile(r"\d+/(?P<expected>\d{1,6}) clients joined")
+JOINED = re.compile(r"(?<!\d)\d{1,6}/(?P<expected>\d{1,6}) clients joined")
 MOST_RANKS = 4096
 SIZES = ("nproc_per_node", "nnodes", "world_size")
 STOPPED = -15  # exit code of a rank that its launcher stopped

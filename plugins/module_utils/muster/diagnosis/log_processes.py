@@ -33,7 +33,7 @@ LAUNCHER_LINE = re.compile(
     r"|Root Cause|^(?:Other )?Failures:|NO_OTHER_FAILURES|^\[\d+\]:$|death signal|closing signal|^\+ |^\$ "
     r"|Setting OMP_NUM_THREADS"
 )
-INIT = re.compile(r"NCCL INFO .*?\brank (?P<rank>\d{1,6}) nranks (?P<world>\d{1,6})\b")
+INIT = re.compile(r"NCCL INFO .{0,400}?\brank (?P<rank>\d{1,6}) nranks (?P<world>\d{1,6})\b")
 
 
 class ProcessEnd(NamedTuple):

@@ -16,7 +16,8 @@ Size = Annotated[int, Limit(least=0, below=2**62)]
 Digest = Annotated[str, Limit(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
 FileName = Annotated[str, Limit(most=255, raw=True)]
 Digests = Annotated[list[Digest], Limit(most=MOST_PIECES, whole=True)]
-Sizes = Annotated[dict[FileName, Size], Limit(most=MOST_PIECES, whole=True)]
+WheelSize = Annotated[int, Limit(least=0, below=2**35)]
+Sizes = Annotated[dict[FileName, WheelSize], Limit(most=MOST_PIECES, whole=True)]
 
 
 class TransferFailure(TypedDict):

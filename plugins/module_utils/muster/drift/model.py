@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
+
+from ..verdict.reading import Limit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from ..verdict.check import Check
+
+Moment = Annotated[float, Limit(least=-(2**33), below=2**33)]  # datetime can represent every moment
+FilePath = Annotated[str, Limit(most=500)]
+Digest = Annotated[str, Limit(pattern=re.compile(r"[0-9a-f]{1,64}"), raw=True)]
 
 
 class Subject(NamedTuple):
@@ -56,8 +61,42 @@ class Taken(TypedDict):
     sides: dict[str, list[list[str]]]
 
 
+class EnvironmentState(TypedDict):
+    """name: "" if there is no environment. parts: the digest of each entry in site-packages."""
+
+    name: str
+    parts: Annotated[dict[str, Digest], Limit(most=2000)]
+
+
+class InstalledState(TypedDict, total=False):
+    """The state of a node, as muster_node/drift/facts.py returns it. Missing parts were not inspected."""
+
+    kernel: str
+    boot_id: str
+    driver: str
+    bus: list[str]
+    firmware: dict[str, str]
+    gpus: dict[str, str]
+    packages: dict[str, str]
+    environment: EnvironmentState
+    named: dict[str, EnvironmentState]
+
+
+class PresentState(InstalledState):
+    booted: Moment
+    unseen: dict[str, str]
+
+
+class InstallationRecord(InstalledState, total=False):
+    """See muster_node/drift/record.py. Empty if there is none."""
+
+    at: Moment
+    by: str
+    run: str
+
+
 class PackageVersion(TypedDict):
-    at: float
+    at: Moment
     action: str
     package: str
     before: str
@@ -67,25 +106,25 @@ class PackageVersion(TypedDict):
 class Apt(TypedDict):
     """One transaction in apt's history. packages: the differing packages that the transaction changed."""
 
-    begin: float
-    end: float
+    begin: Moment
+    end: Moment
     command: str
     by: str
     packages: list[str]
 
 
 class LogLine(TypedDict):
-    at: float
+    at: Moment
     text: str
 
 
 class Changed(TypedDict, total=False):
     """The last change of a file. gone: whether the file is missing; `at` is then the last change of its folder."""
 
-    at: float
+    at: Moment
     owner: str
     mode: str
-    path: str
+    path: FilePath
     gone: bool
 
 
@@ -93,16 +132,16 @@ class Changed(TypedDict, total=False):
 class History:
     """Logs and file times of a node; see muster_node/drift/history.py. booted: when the node last booted."""
 
-    dpkg: Sequence[PackageVersion] = ()
-    apt: Sequence[Apt] = ()
-    sudo: Sequence[LogLine] = ()
-    muster: Sequence[LogLine] = ()
-    files: Mapping[str, Changed] = field(default_factory=dict)
-    units: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, Changed] = field(default_factory=dict)
-    unseen: Mapping[str, str] = field(default_factory=dict)
-    booted: float = 0.0
-    since: float = 0.0
+    dpkg: list[PackageVersion] = field(default_factory=list)
+    apt: list[Apt] = field(default_factory=list)
+    sudo: list[LogLine] = field(default_factory=list)
+    muster: list[LogLine] = field(default_factory=list)
+    files: dict[FilePath, Changed] = field(default_factory=dict)
+    units: dict[FilePath, Moment] = field(default_factory=dict)
+    parts: dict[FilePath, Changed] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
+    booted: Moment = 0.0
+    since: Moment = 0.0
 
 
 @dataclass(frozen=True)

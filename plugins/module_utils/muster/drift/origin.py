@@ -30,9 +30,7 @@ AT_THE_MOMENT = 3.0
 PACKAGER_BEFORE = 60.0
 SHELL_BEFORE = 4 * 3600.0
 BEFORE_BOOT = 300.0
-SUDO = re.compile(
-    r"^\s*(?P<who>\S+) : (?:.*? ; )?(?:PWD=(?P<folder>.*?) ; )(?:.*? ; )?USER=\S+ ; (?:.*? ; )?COMMAND=(?P<command>.*)$"
-)
+SUDO = re.compile(r"\s*(?P<who>\S+) :(?P<about>.*?) ; COMMAND=(?P<command>.*)")
 TAKES = re.compile(r"(?P<who>\S+) takes the claim for (?P<doing>.*?)(?:, which .* had|; \S+ is gone)?$")
 FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
@@ -124,10 +122,10 @@ def _clues(subject: Subject, difference: DriftDifference, history: History, word
         where = next((name for name in places if name in history.parts), None)
         seen = history.parts[where] if where is not None else {}
         # A file older than the record was not changed after it; then the change may be a removed file of the package.
-        if seen and seen["at"] >= history.since:
+        if "at" in seen and seen["at"] >= history.since:
             text = f"{seen.get('path', '')} (owner {seen.get('owner', 'unknown')})"
             yield Clue(seen["at"], "a file's time", text, (seen.get("path", ""), "pip", *words))
-    elif subject.kind == "file" and history.files.get(subject.name):
+    elif subject.kind == "file" and "at" in history.files.get(subject.name, {}):
         seen = history.files[subject.name]
         gone = "the file is missing; its folder was changed at that time" if seen.get("gone") else ""
         text = gone or f"owner {seen.get('owner', 'unknown')}, mode {seen.get('mode', '')}"
@@ -255,10 +253,11 @@ def claims_of(lines: Sequence[LogLine]) -> list[Claim]:
 
 def commands_of(lines: Iterable[LogLine]) -> Iterator[LoggedCommand]:
     for line in lines:
-        match = SUDO.match(line["text"])
+        match = SUDO.fullmatch(line["text"])
         refused = "incorrect password" in line["text"] or "command not allowed" in line["text"]
-        if match and not refused:
-            command = LoggedCommand(line["at"], match["who"], match["command"], match["folder"])
+        _, pwd, about = f" ;{match['about']} ; ".partition(" ; PWD=") if match else ("", "", "")
+        if match and pwd and " ; USER=" in about and not refused:
+            command = LoggedCommand(line["at"], match["who"], match["command"], about.partition(" ; ")[0])
             if program_of(command) not in READERS:
                 yield command
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .model import Taken
 
@@ -16,6 +16,7 @@ MOST = 60  # sentences, names
 MOST_TEXT = 500  # characters of each
 MOST_SIDE = 20  # lines of a diff
 MOST_COMPARED = 4000  # lines of each side
+LONGEST = 4000  # characters of a line that are compared
 
 
 def says_something(result: Mapping[str, Any]) -> bool:
@@ -24,8 +25,10 @@ def says_something(result: Mapping[str, Any]) -> bool:
 
 
 def taken(node: str, role: str, task: str, result: Mapping[str, Any]) -> Taken:
-    items = [one for one in result.get("results") or () if isinstance(one, dict) and says_something(one)]
-    parts: list[Mapping[str, Any]] = [*items] or [result]
+    given = result.get("results")
+    items = given if isinstance(given, list) else []
+    said = [one for one in items if isinstance(one, dict) and says_something(one)][:MOST]
+    parts: list[Mapping[str, Any]] = [*said] or [result]
     return {
         "node": node,
         "role": role,
@@ -37,7 +40,7 @@ def taken(node: str, role: str, task: str, result: Mapping[str, Any]) -> Taken:
         "sentences": [short(one) for part in parts for one in sentences(part)][:MOST],
         "packages": [short(one) for part in parts for one in _plan(part, "packages")][:MOST],
         "sysctl": [short(one) for part in parts for one in _plan(part, "sysctl")][:MOST],
-        "sides": dict(side for part in parts for side in sides(part)),
+        "sides": dict(islice((side for part in parts for side in sides(part)), MOST)),
     }
 
 
@@ -58,26 +61,27 @@ def _plan(result: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
-    """For each diff, yield the lines that only the present state has and the lines that only the planned state has."""
+    """For each diff, yield the lines that only the present state has and the lines that only the planned state has.
+
+    Nodes send the texts: comparing takes linear time (difflib needs minutes for 30 kB of hostile text).
+    """
     found = result.get("diff")
-    for one in found if isinstance(found, list) else [found]:
+    for one in found[:MOST] if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
             continue
-        before, after = (str(one.get(side) or "").splitlines()[:MOST_COMPARED] for side in ("before", "after"))
-        gone: list[str] = []
-        new: list[str] = []
-        for line in difflib.ndiff(before, after) if len(before) + len(after) < 800 else _plainly(before, after):
-            (gone if line.startswith("- ") else new if line.startswith("+ ") else []).append(short(line[2:]))
+        before, after = (
+            [line[:LONGEST] for line in str(one.get(side) or "").splitlines()[:MOST_COMPARED]]
+            for side in ("before", "after")
+        )
+        gone, new = only_in(before, after), only_in(after, before)
         if gone or new:
-            yield short(one.get("before_header") or one.get("after_header")), [gone[:MOST_SIDE], new[:MOST_SIDE]]
+            yield short(one.get("before_header") or one.get("after_header")), [gone, new]
 
 
-def _plainly(before: list[str], after: list[str]) -> Iterator[str]:
-    """Compare long texts line by line. difflib.ndiff gives the same kind of output but is slow for long texts."""
-    there, wanted = set(before), set(after)
-    yield from (f"- {line}" for line in before if line not in wanted)
-    yield from (f"+ {line}" for line in after if line not in there)
+def only_in(lines: list[str], others: Iterable[str]) -> list[str]:
+    known = set(others)
+    return [short(line) for line in islice((line for line in lines if line not in known), MOST_SIDE)]
 
 
 def short(text: Any) -> str:
-    return printable(str(text or ""))[:MOST_TEXT]
+    return printable(str(text or "")[:MOST_TEXT])[:MOST_TEXT]

@@ -21,7 +21,7 @@ NVLINK5 = "Xid Catalog, table of NVLink 5: the log message contains the severity
 
 
 # With MIG on, the slice follows: "(PCI:0000:01:00 GPU-I:05 GPU-CI:00)" (NVIDIA/open-gpu-kernel-modules).
-XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+),? ?(.*)")
+XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,40})[^)]*\): (\d+),? ?(.*)")
 SXID_LINE = re.compile(
     r"nvidia-nvswitch\d*: SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal),? ?(.*)", re.IGNORECASE
 )

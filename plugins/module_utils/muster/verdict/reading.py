@@ -86,6 +86,8 @@ def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
         reading.left, reading.problem = MOST_PART, ""
         value = reading.fit(kind, given.get(name, NOTHING), name)
         if value is NOTHING:
+            if name in optional(kinds) and name not in given:
+                continue
             reading.drop(name)
             if name in optional(kinds):
                 continue

@@ -37,10 +37,13 @@ APT_ACTIONS = ("Install", "Reinstall", "Upgrade", "Downgrade", "Remove", "Purge"
 NAMED = re.compile(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
 FIELD = re.compile(r"^([A-Z][A-Za-z-]+): (.*)$", re.MULTILINE)
-# sudo commands of Ansible are numerous and do not show what the modules did.
+# Paths of sudo and sudo-rs on Debian and Ubuntu, without links.
+SUDO = ("/usr/bin/sudo", "/usr/bin/sudo.ws", "/usr/bin/sudo-rs", "/usr/lib/cargo/bin/sudo")
+# Fields that an account cannot set, and the pattern of the message. sudo commands of Ansible are numerous and do not
+# show what the modules did.
 JOURNALS = {
-    "sudo": ("_COMM=sudo", r"COMMAND=(?!.*BECOME-SUCCESS-)"),
-    "muster": ("SYSLOG_IDENTIFIER=muster", r"\S+ (?:takes|frees) the claim"),
+    "sudo": ([f"_EXE={path}" for path in SUDO], r"COMMAND=(?!.*BECOME-SUCCESS-)"),
+    "muster": (["SYSLOG_IDENTIFIER=muster", "_UID=0"], r"\S+ (?:takes|frees) the claim"),
 }
 UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic")
 
@@ -55,8 +58,8 @@ def history(request: Json) -> Json:
     found["apt"] = list(apt("\n\n".join(texts(APT)), since, set(request["packages"])))[-MOST_LINES:]
     found["files"] = {path: file_facts(path) for path in request["paths"][:MOST_ASKED]}
     found["units"] = unit_times(request["units"][:MOST_ASKED])
-    for name, (field, pattern) in JOURNALS.items():
-        found[name], why = journal(field, pattern, since)
+    for name, (fields, pattern) in JOURNALS.items():
+        found[name], why = journal(fields, pattern, since)
         if why:
             unseen[name] = why
     for begin, link, wanted in by_environment(request, request["parts"]):
@@ -128,14 +131,19 @@ def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
             }
 
 
-def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
-    """Return the journal entries of one source as [{at, text}], oldest first, and the error if there are none."""
+def journal(fields: list[str], pattern: str, since: float) -> tuple[list[Json], str]:
+    """Return the journal entries of one source as [{at, text}], oldest first, and the error if there are none.
+
+    sudo sends its messages with the uid of its caller, and they begin with that account. The kernel adds the uid to a
+    message, journald adds _EXE later: a program can send a message and then start sudo. So an account counts only for
+    messages about itself.
+    """
     asked = run(
         "journalctl",
-        field,
+        *fields,
         f"--since=@{int(since)}",
         "--output=json",
-        "--output-fields=MESSAGE,_SOURCE_REALTIME_TIMESTAMP",
+        "--output-fields=MESSAGE,_UID,_SOURCE_REALTIME_TIMESTAMP",
         f"--grep={pattern}",
         f"--lines={MOST_LINES}",
         "--no-pager",
@@ -148,7 +156,8 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
             said = str(entry["MESSAGE"])
-            if re.search(pattern, said):
+            sender = int(entry["_UID"])
+            if re.search(pattern, said) and (sender == 0 or said.split(maxsplit=1)[0] == files.user_name(sender)):
                 # The time of the message if recorded: a busy machine's journal stores it seconds later.
                 at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
                 found.append({"at": at, "text": " ".join(said.split())[:MOST_TEXT]})

@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..distribution import manifest
@@ -18,10 +19,14 @@ from ..distribution.manifest import ManifestFile
 from ..tools import files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .remembered import Remembered
 
 STORE = ".muster-data"  # incomplete files, in the folder itself
 MOST_FILES = 150_000
+MOST_ENTRIES = 2 * MOST_FILES  # also folders, and entries that cannot be copied
+SECONDS = 240.0  # less than the controller waits
 MOST_FILE = 100_000_000_000  # bytes
 MOST_PROBLEMS = 20
 
@@ -46,36 +51,45 @@ class Walk:
         self.files: list[tuple[str, bool, int]] = []
         self.links: list[tuple[str, str]] = []
         self.problems: list[str] = []
+        self.more = 0
 
     def run(self) -> Walked:
-        left = [""]
+        deadline = time.monotonic() + SECONDS
+        count, left = 0, [""]
         while left:
             above = left.pop()
             try:
-                entries = self._entries(above)
+                for path, seen in self._entries(above):
+                    if why := self._judged(path, seen):
+                        self._problem(f"{path[:200]!r}: {why}")
+                    elif stat.S_ISDIR(seen.st_mode):
+                        left.append(path)
+                    count += 1
+                    if count > MOST_ENTRIES or len(self.files) + len(self.links) > MOST_FILES:
+                        return self._walked(f"more than {MOST_FILES} files; combine them into archives")
+                    if time.monotonic() > deadline:
+                        return self._walked(f"too many files to list within {SECONDS:.0f} s")
             except OSError as problem:
-                self.problems.append(f"{above!r} {problem.strerror}")
-                continue
-            for name, seen in entries:
-                path = f"{above}/{name}" if above else name
-                if path == STORE:
-                    continue
-                if why := self._judged(path, seen):
-                    self.problems.append(f"{path[:200]!r}: {why}")
-                elif stat.S_ISDIR(seen.st_mode):
-                    left.append(path)
-                if len(self.files) + len(self.links) > MOST_FILES:
-                    self.problems.append(f"more than {MOST_FILES} files; combine them into archives")
-                    left.clear()
-                    break
-        found = self.problems
-        return Walked(sorted(self.files), sorted(self.links), found[:MOST_PROBLEMS], len(found[MOST_PROBLEMS:]))
+                self._problem(f"{above!r} {problem.strerror}")
+        return self._walked()
 
-    def _entries(self, above: str) -> list[tuple[str, os.stat_result]]:
-        if not above:
-            return _listed(self.folder)
-        with files.folder(above, within=self.folder) as handle:
-            return _listed(handle)
+    def _walked(self, *stopped: str) -> Walked:
+        return Walked(sorted(self.files), sorted(self.links), [*stopped, *self.problems], self.more)
+
+    def _problem(self, text: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(text)
+        else:
+            self.more += 1
+
+    def _entries(self, above: str) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield the entries of a folder one by one: other users may have filled it with millions."""
+        opened = files.folder(above, within=self.folder) if above else nullcontext(self.folder)
+        with opened as handle, os.scandir(handle) as entries:
+            for entry in entries:
+                path = f"{above}/{entry.name}" if above else entry.name
+                if path != STORE:
+                    yield path, entry.stat(follow_symlinks=False)
 
     def _judged(self, path: str, seen: os.stat_result) -> str:
         """Add an entry, or return the reason why the entry cannot be copied."""
@@ -153,8 +167,3 @@ def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -
         raise files.UnsafePathError(errno.EAGAIN, "changed while it was read", path)
     memory.put(path, seen, told.hexdigest(), began)
     return told.hexdigest(), seen
-
-
-def _listed(handle: int) -> list[tuple[str, os.stat_result]]:
-    with os.scandir(handle) as entries:
-        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]

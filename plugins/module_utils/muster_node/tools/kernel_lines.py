@@ -28,7 +28,7 @@ KINDS = {
     # A message of two lines, the first with the GPU (bug reports about 580; nv.c of open-gpu-kernel-modules).
     "unsupported": _kind(r"NVRM: (?:The NVIDIA GPU ([0-9a-f:.]+) )?.*(requires use of .*open|is not supported by)", 2),
     # Grouped by GPU, number and severity, so that 450 application faults do not displace a fatal one.
-    "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
+    "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]{1,40})[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
     "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
     "oom": _kind(r"out of memory: Killed process \d+ \((.+?)\)"),
     "read_only": _kind(r"Remounting filesystem read-only|md/raid.*: Disk failure on (\S+) .*failing array"),

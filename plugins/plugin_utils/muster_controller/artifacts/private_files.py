@@ -6,7 +6,9 @@ including created parent folders, have mode 0700.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -28,8 +30,10 @@ def write_text(path: Path, text: str) -> None:
 def append(path: Path, data: bytes) -> int:
     """Append data with a single write, and return the number of bytes that the file system accepted."""
     make_folder(path.parent)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE, FILE)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise files.UnsafePathError(errno.EINVAL, files.NOT_REGULAR, str(path))
         os.fchmod(handle, FILE)
         return os.write(handle, data)
     finally:

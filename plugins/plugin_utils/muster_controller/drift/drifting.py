@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 
 from muster.drift import installed, judge, plans
 from muster.drift.judge import Drifted, Looked
-from muster.drift.model import History
+from muster.drift.model import History, InstallationRecord, PresentState
 from muster.drift.origin import origin
 from muster.inspect.facts import next_boot_facts
 from muster.inspect.floors import TABLE, below, floors_of
 from muster.nvidia_driver.family import library_version
-from muster.nvidia_driver.next_boot import findings, next_boot
+from muster.nvidia_driver.next_boot import NEXT_BOOT, findings, next_boot
+from muster.verdict.reading import NO_USE, UnusableError, read, read_one
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import project_root
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from muster.drift.model import DriftDifference, Taken
     from muster.inspect.floors import SecurityFloor
     from muster.verdict.finding import Finding, Skipped
+    from muster_controller.nodes.asking import NodeAnswer
     from muster_controller.playbook.action import ControllerAction
 
 Json = dict[str, Any]
@@ -41,7 +43,6 @@ Json = dict[str, Any]
 TAGS = ("baseline", "network", "gpu_stack", "pytorch")
 BACK = 30 * 86400.0  # seconds of logs to search
 KINDS = {"package": "packages", "file": "paths", "unit": "units", "part": "parts"}
-PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
 
 @dataclass
@@ -51,7 +52,7 @@ class DriftReport:
 
     drifted: list[Drifted]
     nodes: dict[str, Looked]
-    records: dict[str, Json]
+    records: dict[str, InstallationRecord]
 
     def accepted(self, nodes: Sequence[str]) -> DriftReport:
         """Return the report, updated after these nodes have recorded their current state as the installed state."""
@@ -78,13 +79,18 @@ class Drifting:
             answers = coming.result()
         down = plans.unreachable(said)
         down |= {node: answer.error for node, answer in answers.items() if answer.error}
-        seen = {node: answer.data for node, answer in answers.items() if node not in down}
-        records = {node: answer.get("record") or {} for node, answer in seen.items()}
+        seen: dict[str, DriftAnswer] = {}
+        for node, answer in answers.items():
+            try:
+                seen.update({} if node in down else {node: answer_of(answer.data)})
+            except UnusableError as problem:
+                down[node] = f"invalid answer: {problem}"
+        records = {node: answer.record for node, answer in seen.items()}
         planned = [one for one in plans.differences(said) if one.node in seen]
         own = [
             one
             for node in seen
-            for one in installed.differences(node, seen[node]["now"], records[node], links_of(asked[node]))
+            for one in installed.differences(node, seen[node].now, records[node], links_of(asked[node]))
         ]
         found = sorted(
             installed.joined(own, planned),
@@ -95,10 +101,10 @@ class Drifting:
         looked = {}
         floors = floors_of(self.action._loader.load_from_file(str(project_root() / TABLE)))
         for node in nodes:
-            unseen = dict(seen[node]["now"]["unseen"]) if node in seen else {}
+            unseen = dict(seen[node].now["unseen"]) if node in seen else {}
             if node in histories:
                 unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
-            no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "not checked"
+            no_record = "" if records.get(node) else (node in seen and seen[node].why) or "not checked"
             noted = advice(node, seen[node], floors) if node in seen else ()
             where = one_line(down.get(node, ""))
             looked[node] = Looked(where, unseen, no_record, tuple(stopped.get(node, ())), tuple(noted))
@@ -129,15 +135,14 @@ class Drifting:
         return said, stopped
 
     def histories(
-        self, found: Sequence[DriftDifference], asked: Mapping[str, Json], seen: Mapping[str, Json]
+        self, found: Sequence[DriftDifference], asked: Mapping[str, Json], seen: Mapping[str, DriftAnswer]
     ) -> dict[str, History]:
         """Return the histories of the nodes with differences. Sends one request to each node."""
         questions: dict[str, Json] = {}
         for node in dict.fromkeys(one.node for one in found):
             subjects = [each for one in found if one.node == node for each in one.subjects]
-            record = seen[node].get("record") or {}
             questions[node] = {
-                "since": min(record.get("at") or time.time(), time.time() - BACK),
+                "since": min(seen[node].record.get("at") or time.time(), time.time() - BACK),
                 **{name: asked[node][name] for name in ("environment", "named")},
                 **{
                     name: list(dict.fromkeys(each.name for each in subjects if each.kind == kind))
@@ -145,23 +150,45 @@ class Drifting:
                 },
             }
         answers = ask_all(self.action, "history", questions)
-        return {
-            node: History(unseen={"changes": answer.error})
-            if answer.error
-            else History(
-                **{name: answer.data[name] for name in PARTS},
-                unseen=answer.data["unseen"],
-                booted=float(seen[node]["now"]["booted"]),
-                since=float((seen[node].get("record") or {}).get("at") or questions[node]["since"]),
-            )
-            for node, answer in answers.items()
-        }
+        return {node: history_of(answer, seen[node], questions[node]["since"]) for node, answer in answers.items()}
 
 
-def advice(node: str, answer: Json, floors: Sequence[SecurityFloor]) -> Iterator[Finding | Skipped]:
+class DriftAnswer(NamedTuple):
+    """The answer of a node. record: {} if there is none; why: the reason. boot: data of the next boot, not checked."""
+
+    now: PresentState
+    record: InstallationRecord
+    why: str
+    boot: Any
+
+
+def answer_of(data: Any) -> DriftAnswer:
+    """Return the valid parts. Raises UnusableError."""
+    given = data if isinstance(data, dict) else {}
+    now, lost = read(PresentState, given.get("now"))
+    record, unread = read(InstallationRecord, given.get("record") or {})
+    now["unseen"] |= dict.fromkeys((*lost, *(f"{name} in the record" for name in unread)), NO_USE)
+    return DriftAnswer(now, record, read_one(str, given.get("why")) or "", given.get("boot"))
+
+
+def history_of(answer: NodeAnswer, seen: DriftAnswer, since: float) -> History:
+    more = {"booted": seen.now["booted"], "since": seen.record.get("at") or since}
+    try:
+        return (
+            read(History, {**answer.data, **more})[0] if not answer.error else History(unseen={"changes": answer.error})
+        )
+    except (TypeError, UnusableError):
+        return History(unseen={"changes": NO_USE})
+
+
+def advice(node: str, answer: DriftAnswer, floors: Sequence[SecurityFloor]) -> Iterator[Finding | Skipped]:
     """Evaluate the next boot, and compare Muster's packages, the kernel and the firmware with the security floors."""
-    now, boot = answer["now"], next_boot_facts(answer["boot"])
+    now = answer.now
     packages = now.get("packages", {})
     driver = library_version(packages)
-    yield from findings(node, next_boot(boot, driver, boot["secure_boot"], boot["key_enrolled"]))
-    yield from below(node, floors, {**packages, "driver": driver}, now["kernel"], now["firmware"])
+    try:
+        boot = next_boot_facts(answer.boot)
+        yield from [*findings(node, next_boot(boot, driver, boot["secure_boot"], boot["key_enrolled"]))]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        yield NEXT_BOOT.unknown(node, NO_USE)
+    yield from below(node, floors, {**packages, "driver": driver}, now.get("kernel", ""), now.get("firmware", {}))

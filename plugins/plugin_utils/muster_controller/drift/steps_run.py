@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 COLLECT = "MUSTER_COLLECT"
 MOST = 64_000_000  # bytes of task results
+MOST_OF_A_NODE = 1_000_000  # so that one node cannot fill this up
+SECONDS = 4 * 3600.0  # for the steps, which may install a driver and build environments
+GRACE = 30.0  # to stop
+CHECK_SECONDS = 3600.0  # in check mode
+LATE = 124
 FOREIGN = ("AWX_", "RUNNER_", "JOB_EVENT")
 LAST = 4000  # bytes of output, whose last line has the reason of a failure
 FLAGS = {
@@ -83,9 +88,8 @@ def run_steps(
         argv = [*command(tags, limit, check=check), *more, *secrets]
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 argv,
-                check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=handle,
                 stderr=handle,
@@ -94,12 +98,27 @@ def run_steps(
             )
         finally:
             os.close(handle)
+        late = ended_late(process, CHECK_SECONDS if check else SECONDS)
         said = [*_lines(collected)]
-    return StepsOutcome(
-        said,
-        done.returncode,
-        one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2]),
-    )
+    last = one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2])
+    return StepsOutcome(said, LATE if late else process.returncode, late or last)
+
+
+def ended_late(process: subprocess.Popen[bytes], seconds: float) -> str:
+    """Wait for a process. If it takes longer, stop it, and return why."""
+    with process:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+            process.kill()
+            return f"stopped after {seconds:.0f} s; the last lines of the log name the task"
+        except BaseException:
+            process.kill()
+            raise
+    return ""
 
 
 def command(tags: Sequence[str], limit: str, *, check: bool) -> list[str]:

@@ -117,9 +117,9 @@ def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[st
     """
     known = task_vars["hostvars"].raw_get(host)
     result: Mapping[str, Any] = known.get(name, {})
-    if "nodes" in result:
-        result = result["nodes"].get(host) or known.get(f"{name}_alone", {})
-    return result
+    if isinstance(nodes := result.get("nodes"), dict):
+        result = nodes.get(host) or known.get(f"{name}_alone", {})
+    return result if isinstance(result, dict) else {}
 
 
 def read_values(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ class WheelSharing:
         self.distribution = Distribution(
             places, port, messages, say, lambda: False, privileged=privileged, what=f"wheels of {section.title}"
         )
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, Counter[int]] = defaultdict(Counter)  # one node must not decide about the size of a wheel
         self.room: dict[str, int] = {}
 
     def look(self, receivers: Sequence[str]) -> None:
@@ -65,6 +66,8 @@ class WheelSharing:
             if found is None or found["error"]:
                 task.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
                 continue
+            for wheel, size in found["sizes"].items():
+                self.sizes[wheel][size] += 1
             lacks = {sha256 for wheel, sha256 in known.items() if wheel not in found["sizes"]}
             if lacks and name not in receivers:
                 continue
@@ -72,8 +75,6 @@ class WheelSharing:
             self.room[name] = found["room"]
             if found["port_free"]:
                 task.port_free.add(name)
-            if not lacks:
-                self.sizes = found["sizes"]
 
     @property
     def holders(self) -> list[str]:
@@ -82,11 +83,10 @@ class WheelSharing:
     def spread(self) -> dict[str, str]:
         """Distribute the wheels to all incomplete nodes. Return the errors by node."""
         task = self.distribution
-        if not self.sizes:
+        if not (self.files and self.holders):
             return {}
-        listed = [
-            ManifestFile(name, executable=False, size=self.sizes[name], sha256=sha256) for name, sha256 in self.files
-        ]
+        usual = {name: self.sizes[name].most_common(1)[0][0] for name, _ in self.files}
+        listed = [ManifestFile(name, executable=False, size=usual[name], sha256=sha256) for name, sha256 in self.files]
         content = Wheels(manifest.parse(manifest.render(listed)))
         for name, lacks in list(task.lacks.items()):
             needed = 2 * task.bytes_of(content, lacks)

@@ -51,6 +51,18 @@ def test_files_of_a_run_are_private_regardless_of_the_umask(tmp_path: Path, umas
     assert (folder / "logs/node1/rank0.stdout.log").read_text() == "line\nline\n"
 
 
+def test_pipe_in_place_of_a_log_is_rejected_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(OSError, match="No such device or address"):
+        append(tmp_path / "log", b"line")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(OSError, match="is not a regular file"):
+            append(tmp_path / "log", b"line")
+    finally:
+        os.close(reader)
+
+
 def test_run_stores_the_findings_of_its_own_inspection(tmp_path: Path) -> None:
     one, other = (tmp_path / f"rack/20260101-12000{number}-abcd" for number in range(2))
     found = {"id": "user.uid.differs", "status": "warn", "node": "node1", "summary": "the uid is 1002"}

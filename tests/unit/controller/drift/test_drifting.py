@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 
 from acting import World
 from cases import document_of
-from muster.drift import installed, results
+from muster.drift import installed, judge, results
 from muster_controller.drift import drifting
 from muster_controller.drift.drifting import Drifting
 from muster_controller.drift.steps_run import StepsOutcome
@@ -82,3 +82,45 @@ def test_drift_check_combines_results_of_steps_and_records(tmp_path: Path, monke
     with pytest.raises(AnsibleActionFail) as failed:
         Drifting(action, tmp_path).look(["node1"])
     assert str(failed.value) == f"The steps failed in check mode: x ({tmp_path}/drift.log)"
+
+
+@pytest.mark.parametrize(
+    ("hostile", "unseen"),
+    [
+        ({}, None),
+        ({"now": {**NOW, "booted": 1e19}}, None),
+        ({"now": NOW, "record": "x"}, None),
+        ({"now": NOW, "record": {"at": 2**70}}, {"parts", "at in the record"}),
+        ({"now": {**NOW, "unseen": 5}}, {"unseen"}),
+        ({"now": {**NOW, "firmware": [1], "packages": {"a": {}}}}, {"parts", "firmware", "packages"}),
+        (
+            {"now": {**NOW, "bus": 7}, "record": {"bus": ["a"], "firmware": {"a": 1}}},
+            {"parts", "bus", "firmware in the record"},
+        ),
+        ({"now": NOW, "boot": {"now": 10**400}}, {"parts"}),
+    ],
+)
+def test_hostile_node_does_not_end_the_check_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: dict[str, Any], unseen: set[str] | None
+) -> None:
+    world = World(tmp_path / "rack", "gpu_nodes: {hosts: {node1: , node2: }}")
+    boot = document_of(LOOKS)["next_boot"]
+    said = {"now": {**NOW, "kernel": "6.2"}, "record": {"kernel": "6.1", "at": 5.0}, "why": "", "boot": boot}
+
+    def ask_all(_: Any, verb: str, requests: dict[str, Any]) -> dict[str, NodeAnswer]:
+        if verb == "history":
+            wrong = {"files": {"a": {"owner": 1}}, "dpkg": 7, "units": {"a": 1e300}, "unseen": {}}
+            return {node: NodeAnswer({**HISTORY, **wrong} if node == "node1" else 7) for node in requests}
+        return {"node1": NodeAnswer(said), "node2": NodeAnswer({"record": said["record"], "boot": boot, **hostile})}
+
+    monkeypatch.setattr(drifting, "run_steps", lambda *_, **__: StepsOutcome([], 0, ""))
+    monkeypatch.setattr(drifting, "ask_all", ask_all)
+    action = world.action("drift")
+    action.task_vars = world.vars
+    look = Drifting(action, tmp_path).look(["node1", "node2"])
+    assert [one.difference.node for one in look.drifted][:1] == ["node1"]
+    assert {"parts", "the log of dpkg", "the log of units"} <= look.nodes["node1"].unseen.keys()
+    there = look.nodes["node2"]
+    assert there.down.startswith("invalid answer: ") is (unseen is None)
+    assert {name for name in there.unseen if "log of" not in name} == (unseen or set())
+    assert [*judge.findings(look.drifted, look.nodes)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import pytest
 from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
+from ansible.plugins.loader import callback_loader
 
 from muster_controller.drift import steps_run
+from paths import ROOT
 
 
 @pytest.fixture
@@ -45,6 +49,29 @@ def test_only_runs_without_check_mode_write_a_report(monkeypatch: pytest.MonkeyP
     assert look["ANSIBLE_CALLBACKS_ENABLED"] == "collect"
     assert "report" in steps_run.environment(Path("/x"), check=False)["ANSIBLE_CALLBACKS_ENABLED"]
     assert "AWX_ISOLATED_DATA_DIR" not in look
+
+
+@pytest.mark.parametrize("program", ["sleep 60", "trap '' TERM; while true; do sleep 0.1; done"])
+def test_steps_that_hang_are_stopped(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_run, "GRACE", 0.3)
+    process = subprocess.Popen(["sh", "-c", program])
+    assert steps_run.ended_late(process, 0.2).startswith("stopped after 0 s")
+    assert process.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+    assert steps_run.ended_late(subprocess.Popen(["true"]), 60.0) == ""
+
+
+def test_one_node_cannot_fill_the_collected_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(steps_run.COLLECT, str(tmp_path / "collected"))
+    callback_loader.add_directory(str(ROOT / "plugins/callback"))
+    collect = callback_loader.get("collect")
+    task = SimpleNamespace(_role=None, name="Look", action="look")
+    for name, text in (*(("node1", "x" * 400),) * 50, ("node2", "y")):
+        said = {"changed": True, "differences": [text] * 60}
+        collect.v2_runner_on_ok(
+            SimpleNamespace(result=said, task=task, host=SimpleNamespace(get_name=lambda name=name: name))
+        )
+    nodes = [one["node"] for one in steps_run._lines(tmp_path / "collected")]
+    assert (30 < nodes.count("node1") < 50, nodes[-1]) == (True, "node2")
 
 
 def test_passwords_are_passed_only_through_pipes(given: dict[str, Any], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from muster.pytorch.wheels import WheelNeed
 from muster_controller.pytorch import environment_steps
 from muster_controller.pytorch.environment_steps import EnvironmentSteps
 from muster_controller.pytorch.lock_file import reviewed
+from muster_controller.pytorch.wheels import WheelSharing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,3 +126,22 @@ def test_lock_of_the_site_overrides_the_reviewed_lock(cluster: Cluster) -> None:
     assert "the environment that the node returned for" in result["msg"]
     assert result["msg"].endswith("differs from the one in pytorch.lock.txt")
     assert lock.parse(cluster.lock.read_text()) == (own,)
+
+
+def test_one_holder_cannot_claim_sizes_that_fit_on_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: Any = None
+    section: Any = SimpleNamespace(wheels=[SimpleNamespace(file="a.whl", sha256="a" * 64)], title="x")
+    sizes = {"node1": 5, "node2": 5, "node3": 2**34, "node4": 2**61}
+    said = {name: {"sizes": {"a.whl": size}, "room": 9, "port_free": True, "error": ""} for name, size in sizes.items()}
+    said["node5"] = {**said["node1"], "sizes": {}, "room": 100}
+    addresses = dict.fromkeys(said, "192.0.2.1")
+    sharing = WheelSharing(section, "/w", addresses, 1, messages, print, privileged=True)
+    answers = {name: SimpleNamespace(data=data, error="") for name, data in said.items()}
+    monkeypatch.setattr(sharing.distribution, "ask", lambda *_: answers)
+    monkeypatch.setattr(
+        sharing.distribution, "spread", lambda content: {one.path: str(one.size) for one in content.files}
+    )
+    sharing.look(["node5"])
+    assert sharing.distribution.failures == {"node4": "invalid answer"}
+    assert sharing.spread() == {"a.whl": "5"}
+    assert "node5" in sharing.distribution.lacks

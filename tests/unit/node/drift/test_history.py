@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.drift import history
+from muster_node.tools import files
 from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
@@ -89,12 +90,18 @@ def test_rotated_logs_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest
     assert len(old) <= 200
 
 
-def entry(text: str, at: int = 1, sent: int | None = None) -> str:
-    """Return a journal entry. `at` is the receive time, `sent` the optional send time."""
+def entry(text: str, at: int = 1, sent: int | None = None, uid: int = 1000) -> str:
+    """Return a journal entry. `at` is the receive time, `sent` the optional send time, uid that of the sender."""
     source = {} if sent is None else {"_SOURCE_REALTIME_TIMESTAMP": str(sent * 1_000_000)}
-    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
+    return json.dumps({"MESSAGE": text, "_UID": str(uid), "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 
 
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "user_name", {0: "root", 1000: "admin", 1001: "mallory"}.get)
+
+
+@pytest.mark.usefixtures("accounts")
 def test_commands_run_with_sudo_are_read_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
     lines = "\n".join(
@@ -105,6 +112,8 @@ def test_commands_run_with_sudo_are_read_from_the_journal(monkeypatch: pytest.Mo
             ),
             entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
             entry("pam_unix(sudo:session): session closed for user root"),
+            entry("admin : PWD=/ ; USER=root ; COMMAND=/usr/bin/vi /etc/forged", uid=1001),
+            entry("root : PWD=/root ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 8, uid=0),
             '{"MESSAGE": [1, 2], "__REALTIME_TIMESTAMP": "1"}',
             "no json",
         ]
@@ -119,17 +128,24 @@ def test_commands_run_with_sudo_are_read_from_the_journal(monkeypatch: pytest.Mo
     assert found == [
         {"at": 5.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb"},
         {"at": 7.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts"},
+        {"at": 8.0, "text": "root : PWD=/root ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts"},
     ]
     assert not why
     assert "--since=@12" in commands[0]
+    assert history.journal(*history.JOURNALS["muster"], 0.0) == ([], "")
+    # _COMM and SYSLOG_IDENTIFIER alone are chosen by the sender.
+    assert [[word for word in argv if word[0] == "_"] for argv in commands] == [
+        [f"_EXE={path}" for path in history.SUDO],
+        ["_UID=0"],
+    ]
 
 
 def test_unreadable_journal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl is not there", missing=True))
-    assert history.journal("_COMM=sudo", "x", 0.0) == ([], "journalctl is not there")
+    assert history.journal(["_UID=0"], "x", 0.0) == ([], "journalctl is not there")
     # journalctl exits with 1 if no entry matches.
     monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl ended with 1", code=1))
-    assert history.journal("_COMM=sudo", "x", 0.0) == ([], "")
+    assert history.journal(["_UID=0"], "x", 0.0) == ([], "")
 
 
 def test_missing_file_is_dated_by_its_folder(tmp_path: Path) -> None:

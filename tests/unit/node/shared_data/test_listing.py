@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from muster_node.shared_data import copying, listing
 from muster_node.shared_data.remembered import Remembered
 from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,33 @@ def test_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
 
     memory.file.write_bytes(memory.file.read_bytes().replace(b'"boot": "', b'"boot": "0'))
     assert Remembered(kept, str(folder)).known == {}, "entries from before a reboot are ignored"
+
+
+def test_walk_of_a_hostile_folder_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also pipes and folders count, and entries are read one by one."""
+    monkeypatch.setattr(listing, "MOST_ENTRIES", 40)
+    read: list[str] = []
+    entries = listing.Walk._entries
+
+    def counted(self: listing.Walk, above: str) -> Iterator[tuple[str, os.stat_result]]:
+        for path, seen in entries(self, above):
+            read.append(path)
+            yield path, seen
+
+    monkeypatch.setattr(listing.Walk, "_entries", counted)
+    (tmp_path / "pipes").mkdir()
+    for number in range(60):
+        os.mkfifo(tmp_path / f"pipes/{number}")
+        (tmp_path / f"folders/{number}").mkdir(parents=True)
+    for name, problems, more in (("pipes", 21, 21), ("folders", 1, 0)):
+        with files.folder(str(tmp_path / name)) as there:
+            found = listing.walk(there)
+        assert (len(found.problems), found.more) == (problems, more)
+        assert found.problems[0] == "more than 150000 files; combine them into archives"
+    assert len(read) == 82
+    monkeypatch.setattr(listing, "SECONDS", -1.0)
+    with files.folder(str(tmp_path)) as there:
+        assert listing.walk(there).problems == ["too many files to list within -1 s"]
 
 
 def test_root_reads_only_files_of_the_folders_owner(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ TEXTS = (
     ),
     Text(
         "nccl.locked_memory",
-        r"(?:ibv_reg_mr\w*|ibv_create_qp|ibv_create_cq).*(?:Cannot allocate memory|failed with error 12\b)",
+        r"(?:ibv_reg_mr|ibv_create_qp|ibv_create_cq).*(?:Cannot allocate memory|failed with error 12\b)",
         "the locked memory limit (memlock) is too low for the network card",
         "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
         "read, not run: NCCL's guide, troubleshooting",

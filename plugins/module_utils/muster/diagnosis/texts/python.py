@@ -44,7 +44,7 @@ TEXTS = (
     ),
     Text(
         "python.library_missing",
-        r"(?P<name>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such file or directory",
+        r"(?P<name>(?<![\w.+-])lib[\w.+-]{1,100}): cannot open shared object file: No such file or directory",
         "a library of the system or of another package is missing",
         "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
         RUN,
@@ -83,7 +83,7 @@ TEXTS = (
     ),
     Text(
         "python.usage",
-        r"(?P<name>torchrun|[\w.-]+\.py): error: (?P<what>(?:unrecognized arguments|the following"
+        r"(?P<name>torchrun|(?<![\w.-])[\w.-]{1,100}\.py): error: (?P<what>(?:unrecognized arguments|the following"
         r" arguments|argument ).+)",
         "a program was called with unknown options, or without required options",
         "torchrun: error: unrecognized arguments: --nodes=2",

@@ -124,7 +124,7 @@ TEXTS = (
     ),
     Text(
         "store.in_use",
-        r"listen on any local network address\. port: (?P<port>\d+).*EADDRINUSE|EADDRINUSE"
+        r"listen on any local network address\. port: (?P<port>\d{1,5}).*EADDRINUSE|EADDRINUSE"
         r"|\(errno: 98 |OSError: \[Errno 98\]|RuntimeError: Address already in use",
         "another process already listens on the port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port:"
