@@ -146,7 +146,7 @@ class Drift:
 
 def differs(*differences: DriftDifference, **nodes: Looked) -> DriftReport:
     good = {name: Looked("", {}, "", ()) for name in ("node1", "node2", "node3")}
-    records = {"node1": {"at": 7, "by": "anna@ctl", "run": RUN}}
+    records: Any = {"node1": {"at": 7, "by": "anna@ctl", "run": RUN}}
     return DriftReport([Drifted(one, Origin()) for one in differences], {**good, **nodes}, records)
 
 
