@@ -86,6 +86,7 @@ def export(tmp_path: Path) -> Callable[..., Path]:
 def submit(machine: Machine, file: Path, *options: str) -> str:
     """Submit a batch script as the training user; return the job's id."""
     machine.podman_copy(file, f"{FOLDER}/job.sbatch")
+    machine.inside("chown", "muster", f"{FOLDER}/job.sbatch")
     sbatch = ("sbatch", "--parsable", f"--chdir={FOLDER}", *options, f"{FOLDER}/job.sbatch")
     return machine.inside("runuser", "-u", "muster", "--", *sbatch).stdout.strip()
 
@@ -310,7 +311,9 @@ def test_retired_node_has_no_valid_key_and_jobs_of_the_others_continue(
     assert "Success" in head.inside("sh", "-c", f"printf %s '{forged.strip()}' | unmunge").stdout
     listed, pinned = LISTED.read_text(), PINNED.read_text()
     job = hold(head, tmp_path, "--nodes=2", "--nodelist=node1,node2")
-    steps = head.inside("pgrep", "-x", "slurmstepd").stdout
+    # The job runs before its prolog has ended and its processes start.
+    find = partial(head.inside, "pgrep", "-x", "slurmstepd", check=False)
+    steps = until(lambda: find().stdout, PATIENCE, "the job has processes")
     try:
         retire = {"node": "node3", "trust_known_hosts": str(PINNED)}
         done = play("playbooks/retire.yml", extravars=retire)
@@ -323,7 +326,7 @@ def test_retired_node_has_no_valid_key_and_jobs_of_the_others_continue(
         assert "node3" not in head.inside("cat", "/etc/slurm/slurm.conf").stdout
         # The job is known after the restart, its processes are the same, and its node still works.
         until(lambda: field(head, "job", job, "JobState") == "RUNNING", PATIENCE, "slurmctld knows the job")
-        assert head.inside("pgrep", "-x", "slurmstepd").stdout == steps
+        assert find().stdout == steps
         assert play("playbooks/retire.yml", extravars=retire).rc == 0
         assert head.inside("sha256sum", KEY).stdout == keys[0], "a second run makes no other key"
         head.inside("scancel", job)
