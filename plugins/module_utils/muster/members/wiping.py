@@ -142,7 +142,7 @@ def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
         return
     goes = _matching(there.names, tree.only)
     empty = [name for name in _matching(there.empty, tree.empty) if name not in goes]
-    inner = [name for name in there.names if f"{tree.path}/{name}" in plan.whole]
+    inner = [name for name in there.names if f"{tree.path}/{name}" in (*plan.whole, *plan.files)]
     stays = [name for name in there.names if name not in (*goes, *empty, *inner)]
     if goes or empty or not stays:
         plan.trees[tree.path] = goes
