@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,14 @@ def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
         by_file.setdefault(where.rpartition(" line ")[0], []).append(name)
     jobs = {name: of_files[name] for names in by_file.values() if job.is_job_file(books, names) for name in names}
     templates = [(name, place or jobs[name]) for name in jobs for place in _templates(run[name], DEEPEST)]
-    return job.code_in_a_job(jobs, list(dict(templates).items()))
+    shared = {name: where for name, where in jobs.items() if not of_runner(where.rpartition(" line ")[0])}
+    return job.code_in_a_job(shared, list(dict(templates).items()))
+
+
+def of_runner(file: str) -> bool:
+    """Return whether ansible-runner wrote the file: it passes the variables of its own caller in a file."""
+    artifacts = os.environ.get("AWX_ISOLATED_DATA_DIR", "")  # set by ansible-runner to a folder below its own
+    return bool(artifacts) and os.path.realpath(file) == os.path.realpath(f"{artifacts}/../../env/extravars")
 
 
 def _templates(value: Any, levels: int) -> Iterator[str]:

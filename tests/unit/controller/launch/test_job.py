@@ -166,6 +166,19 @@ def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.M
     assert templar.template(trust_as_template("{{ launch_script }}")) == "{{ x }}"
 
 
+def test_variables_of_ansible_runner_are_those_of_its_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ansible-runner and AWX pass them in a file. Another file in the same folder is a job file."""
+    (tmp_path / "env").mkdir()
+    for name, allowed in (("extravars", True), ("job.yml", False)):
+        file = tmp_path / "env" / name
+        file.write_text("cluster_artifacts_keep: 1\n")
+        run = given(monkeypatch, f"@{file}")
+        assert job.code_in(run, ["launch.yml"]), "without ansible-runner"
+        monkeypatch.setenv("AWX_ISOLATED_DATA_DIR", f"{tmp_path}/artifacts/1f")
+        assert bool(job.code_in(run, ["launch.yml"])) is not allowed
+        monkeypatch.delenv("AWX_ISOLATED_DATA_DIR")
+
+
 def test_job_file_sets_only_options_of_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = """\
 launch_script: a
