@@ -56,7 +56,12 @@ def _place(name: str, value: Any) -> str:
 
 
 def same_file(one: str, other: str) -> bool:
-    return one.rpartition(" line ")[0] == other.rpartition(" line ")[0]
+    return file_of(one) == file_of(other)
+
+
+def file_of(where: str) -> str:
+    """Return the file of a place. A place in a file of JSON has no line."""
+    return where.rpartition(" line ")[0] or where
 
 
 def refuse_code(loader: DataLoader) -> None:
@@ -73,10 +78,10 @@ def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
     of_files = {str(name): where for name, value in run.items() if (where := written_at(value) or written_at(name))}
     by_file: dict[str, list[str]] = {}
     for name, where in of_files.items():
-        by_file.setdefault(where.rpartition(" line ")[0], []).append(name)
+        by_file.setdefault(file_of(where), []).append(name)
     jobs = {name: of_files[name] for names in by_file.values() if job.is_job_file(books, names) for name in names}
     templates = [(name, place or jobs[name]) for name in jobs for place in _templates(run[name], DEEPEST)]
-    shared = {name: where for name, where in jobs.items() if not of_runner(where.rpartition(" line ")[0])}
+    shared = {name: where for name, where in jobs.items() if not of_runner(file_of(where))}
     return job.code_in_a_job(shared, list(dict(templates).items()))
 
 

@@ -166,12 +166,15 @@ def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.M
     assert templar.template(trust_as_template("{{ launch_script }}")) == "{{ x }}"
 
 
-def test_variables_of_ansible_runner_are_those_of_its_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["cluster_artifacts_keep: 1\n", '{"cluster_artifacts_keep": 1}'], ids=["yaml", "json"])
+def test_variables_of_ansible_runner_are_those_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     """ansible-runner and AWX pass them in a file. Another file in the same folder is a job file."""
     (tmp_path / "env").mkdir()
     for name, allowed in (("extravars", True), ("job.yml", False)):
         file = tmp_path / "env" / name
-        file.write_text("cluster_artifacts_keep: 1\n")
+        file.write_text(text)
         run = given(monkeypatch, f"@{file}")
         assert job.code_in(run, ["launch.yml"]), "without ansible-runner"
         monkeypatch.setenv("AWX_ISOLATED_DATA_DIR", f"{tmp_path}/artifacts/1f")
