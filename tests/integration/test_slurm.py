@@ -6,6 +6,7 @@ In the sandbox, Slurm cannot use cgroups, so processes are tracked without them 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from functools import partial
@@ -181,12 +182,13 @@ def test_direct_launch_on_nodes_of_a_job_needs_its_allocation(nodes: dict[str, M
     until(lambda: field(head, "job", job, "JobState") == "RUNNING", PATIENCE, "the job runs")
     given = json.dumps({"launch_command": ["true"], "cluster_gpus": 0})
     argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY), "-e", given]
+    environment = {**os.environ, **ENVIRONMENT}
     launch = partial(subprocess.run, argv, cwd=ROOT, check=False, capture_output=True, text=True)
     try:
-        refused = launch(env=ENVIRONMENT)
+        refused = launch(env=environment)
         assert refused.returncode != 0
         assert f"Slurm runs job {job} of muster on this node" in refused.stdout
-        inside = launch(env={**ENVIRONMENT, "SLURM_JOB_ID": job})
+        inside = launch(env={**environment, "SLURM_JOB_ID": job})
         assert "Slurm runs job" not in inside.stdout
         assert inside.returncode == 0, inside.stdout
     finally:
