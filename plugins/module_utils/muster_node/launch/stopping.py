@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 MADE_BY_MUSTER = "Runs the cluster's training"  # the account's comment (role node_baseline)
 NO_LOGIN = {"nologin", "false"}
-OWN_UNITS = "muster-look-"  # prefix of the names of units in which Muster itself runs checks as the training user
+# Prefixes of the names of units in which Muster runs checks as the training user, and Slurm runs that user's jobs.
+OTHER_UNITS = ("muster-look-", "slurmd.service", "slurmstepd.scope")
 MANAGERS = {"systemd"}  # a user's systemd instance, which ends some seconds after the last logout
 SECONDS = 10.0
 PATIENCE = 1.0  # for processes that end shortly after the unit, such as a command over ssh from another node
@@ -91,7 +92,7 @@ def _is_left(pid: int, launch_id: str, uid: int, *, all_of_it: bool) -> bool:
     if not all_of_it or process.user_id(pid) != uid:
         return False
     unit = process.outermost_unit(pid)
-    if unit.startswith(OWN_UNITS):
+    if unit.startswith(OTHER_UNITS):
         return False
     return not (unit == f"user@{uid}.service" and os.path.basename(process.executable(pid)) in MANAGERS)
 

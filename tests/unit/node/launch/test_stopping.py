@@ -106,6 +106,16 @@ def test_remaining_processes_of_launch_account_are_leftovers(unit: Path, start: 
     assert sorted(leftovers()) == sorted([marked, over_ssh])
 
 
+def test_jobs_of_slurm_are_no_leftovers(
+    unit: Path, start: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm can run jobs of the same account beside a launch in the job's allocation."""
+    job, left = start(UID)["pid"], start(UID)["pid"]
+    units = {job: "slurmstepd.scope", left: "session-1.scope"}
+    monkeypatch.setattr(process, "outermost_unit", lambda pid: units.get(pid, ""))
+    assert leftovers() == [left]
+
+
 @pytest.mark.parametrize("why", ["login account", "supervising account", "another launch"])
 def test_only_marked_processes_of_other_accounts_are_leftovers(
     unit: Path, start: Callable[..., dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch
