@@ -126,7 +126,8 @@ def _remove(handle: int, name: str, deadline: float) -> None:
     if stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
         trees.remove(handle, name, deadline)
     else:
-        files.remove(name, within=handle)
+        with suppress(FileNotFoundError):  # the module of a run that was killed may still be at work
+            files.remove(name, within=handle)
 
 
 def _remove_empty(paths: Sequence[str]) -> None:
