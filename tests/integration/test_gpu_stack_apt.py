@@ -147,7 +147,7 @@ def test_nccl_needs_both_packages(apt: Callable[..., Apt]) -> None:
 def test_dcgm_needs_both_packages(apt: Callable[..., Apt]) -> None:
     assert "unmet dependencies" in apt().install("datacenter-gpu-manager-4-cuda13=1:4.5.2-1").error
     answer = apt().install(*map(str, stack_of(H100, StackRequest("2.13.0", dcgm=True)).dcgm))
-    assert set(answer.installs.values()) == {"1:4.6.1-1"}
+    assert set(answer.installs.values()) == {"1:4.7.0-1"}
 
 
 def test_nvlink5_meta_package_mixes_branches(apt: Callable[..., Apt]) -> None:
