@@ -27,7 +27,8 @@ options:
     choices: [docker, podman, containerd]
     required: true
   mode:
-    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
+    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
+      changes are needed.
     type: str
     choices: [manage, verify]
     default: manage

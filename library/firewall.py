@@ -28,7 +28,7 @@ options:
     description:
       - Mode of the module. V(manage) applies the differences.
       - V(verify) changes nothing and fails if rules block a launch or leave unwanted ports open.
-      - V(leave) removes all rules of Muster when the node leaves the cluster. The SSH rule is kept while ufw is active.
+      - V(leave) removes Muster's rules when the node leaves the cluster, except the SSH rule while ufw is active.
     type: str
     choices: [manage, verify, leave]
     default: manage

@@ -23,8 +23,8 @@ options:
     required: true
   users:
     description:
-      - Accounts that can run user launches, as names, or as mappings with C(name) and optionally the account's own
-        O(memlock), O(nofile) and O(tasks).
+      - Accounts that can run user launches. Each item is a name, or a mapping with C(name) and optionally O(memlock),
+        O(nofile) and O(tasks) of that account.
     type: list
     elements: raw
     default: []
@@ -41,7 +41,8 @@ options:
     type: int
     default: 0
   mode:
-    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
+    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
+      changes are needed.
     type: str
     choices: [manage, verify]
     default: manage

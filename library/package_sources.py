@@ -34,7 +34,7 @@ options:
     type: dict
     default: {}
   mirror:
-    description: Name of the mirror. The action plugin reads this and all options below from the inventory if not set.
+    description: Name of the mirror. The action plugin reads options that are not set from the inventory.
     type: str
     default: upstream
   mirror_urls:
@@ -60,7 +60,8 @@ options:
     elements: str
     default: []
   offline_dir:
-    description: Folder on the node with C(debs/), the only source for apt. If empty, apt uses its configured sources.
+    description: Folder on the node that contains C(debs/). If set, apt uses only the packages in it. If empty, apt uses
+      its configured sources.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

@@ -105,7 +105,7 @@ options:
     type: path
     default: ""
   offline_dir:
-    description: Folder on the node with all packages. If set, no index is used.
+    description: Folder that contains all packages, as a path on the node. If set, no package index is used.
     type: path
     default: ""
   mirror:

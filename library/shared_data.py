@@ -13,7 +13,7 @@ description:
     boot never waits for a server. Then accesses each folder once, and fails if a mount fails.
   - Rejects a folder that is not empty or that is already a mount point. Mounts in C(/etc/fstab) are compared with the
     requested mounts, but never changed.
-  - Stops and removes units of Muster that are no longer requested. Mounts in use are kept.
+  - Stops and removes Muster units that are no longer requested. Mounts in use are kept.
 author: The Muster authors
 options:
   node:
@@ -25,7 +25,8 @@ options:
     type: dict
     default: {}
   mode:
-    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
+    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
+      changes are needed.
     type: str
     choices: [manage, verify]
     default: manage

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wipe_node
-short_description: Remove the files of Muster from a node
+short_description: Remove the Muster files from a node
 version_added: "0.2.0"
 description:
   - Removes files, folders, finished units and an account. Each role lists the files that it has written.

@@ -45,7 +45,8 @@ options:
     choices: [present, absent]
     default: present
   mode:
-    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
+    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
+      changes are needed.
     type: str
     choices: [manage, verify]
     default: manage

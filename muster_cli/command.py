@@ -102,7 +102,7 @@ def command_of(project: VerbSource, verb: Verb) -> click.Command:
             help="Name or inventory of the cluster.",
             shell_complete=lambda *_: [*clusters.registered(project.root)],
         ),
-        click.Option(["-o", "-e", "--option"], multiple=True, metavar="NAME=VALUE", help="Any option of Muster."),
+        click.Option(["-o", "-e", "--option"], multiple=True, metavar="NAME=VALUE", help="Any Muster option."),
         *(click.Option(words, multiple=True, hidden=True) for words in VALUES_OF_ANSIBLE),
         *(click.Option(words, is_flag=True, hidden=True) for words in FLAGS_OF_ANSIBLE),
         click.Option(["-v", "--verbose"], count=True, hidden=True),

@@ -40,7 +40,7 @@ OF_USERS = {
     "/var/lib/muster/users/anna/result": "hers\n",
 }
 # Tasks of the removal during which the run is killed.
-NORMAL = ("firewall : Remove the firewall rules of Muster and test a new connection", "pytorch : Remove the environ")
+NORMAL = ("firewall : Remove the Muster firewall rules and test a new connection", "pytorch : Remove the environ")
 MORE = (
     "wipe : Check that the node is not in use",
     "ssh_mesh : Remove the keys and names of peers",

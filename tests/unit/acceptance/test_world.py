@@ -2,7 +2,7 @@
 
 nproc: ranks per node (default: two nodes with two ranks each). backend: nccl by default. change: facts that differ from
 those of a healthy rank, by rank; null means not reported. silent: ranks that did not report. expect: all findings and
-skipped checks, except passes about layout and machines.
+skipped checks; passes only of checks other than layout and machines.
 """
 
 from __future__ import annotations

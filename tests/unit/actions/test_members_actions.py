@@ -134,7 +134,7 @@ def test_cluster_is_removed_and_its_inventory_stays(world: World, programs: Prog
     programs.answers["jobs"] = lambda name, _: SILENT if name == "node2" else {"launches": [{**RUNS, "nodes": []}]}
     found = world.run("remove_cluster", step="look", running=True)
     assert (found["running"], found["silent"]) == ([RUNS["launch_id"]], {"node2": "no route to host"})
-    assert found["unfinished"].startswith("might still have files of Muster. To complete the removal, run: ")
+    assert found["unfinished"].startswith("might still have Muster files. To complete the removal, run: ")
     assert world.run("remove_cluster", check=True, step="look", running=True)["unfinished"] == ""
     said = "Muster is removed from node1, node3. Nothing was removed from node2 (node2: no route to host). "
     assert world.fails("remove_cluster", step="end", silent=found["silent"]).startswith(said)

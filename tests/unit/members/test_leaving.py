@@ -47,7 +47,7 @@ def test_messages_of_a_removal() -> None:
     said = ["node1: launch 2 of muster is running.", "Wait until they end, or stop them and remove Muster: again"]
     found = leaving.running_launches({"2": said[0][:-1]}, "again")
     assert found == [said[0], f"{said[1]} -e remove_running=true"]
-    assert leaving.to_finish("again") == "might still have files of Muster. To complete the removal, run: again"
+    assert leaving.to_finish("again") == "might still have Muster files. To complete the removal, run: again"
     missed = "Nothing was removed from node2 (node2: timed out). When all nodes respond, run: again"
     assert leaving.not_removed(["node1", "node2"], silent, "again") == f"Muster is removed from node1. {missed}"
     kept = "The inventory is unchanged: set the cluster up again with site.yml, or delete lab"

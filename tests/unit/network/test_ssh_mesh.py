@@ -106,7 +106,7 @@ def test_every_node_is_tested_by_another_node(count: int) -> None:
     assert reached == (set(names) if count > 1 else set())
 
 
-def test_nodes_test_different_peers_first() -> None:
+def test_each_node_starts_with_a_different_peer() -> None:
     names = peers(16)
     assert len({ssh_mesh.sample(names, name)[0] for name in names}) == 16
 

@@ -39,7 +39,7 @@ GPUS = Check(
     "smoke.gpus",
     seen="stand-in",
     reads="the UUID of each rank's GPU, except MIG devices",
-    fires="two ranks of a node use the same GPU (fail)",
+    fires="two ranks on one node use the same GPU (fail)",
     fix="Check CUDA_VISIBLE_DEVICES, cluster_nproc_per_node, and the GPUs of the node",
 )
 USED = Check(

@@ -142,7 +142,7 @@ def within_a_call(shot: RankShot) -> bool | None:
 
 
 def behind(case: LaunchCase) -> dict[int, RankProgress]:
-    """Return the ranks that have begun fewer calls than another rank, and are not waiting in one."""
+    """Return the ranks that have begun fewer calls than another rank and are not waiting in a call now."""
     known = progress(case)
     most = max((one.enqueued for one in known), default=0)
     return {one.rank: one for one in known if one.enqueued < most and one.within is False}

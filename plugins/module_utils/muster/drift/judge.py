@@ -41,13 +41,13 @@ def recorded(identity: str, fires: str, seen: Seen = "stand-in") -> Check:
     return Check(identity, reads=RECORDED, fires=fires, fix=TAKE_OVER, command=ACCEPT, seen=seen)
 
 
-FILE = wanted("drift.file", "a file of Muster is missing, or its content, owner or mode differs")
+FILE = wanted("drift.file", "a Muster file is missing, or its content, owner or mode differs")
 PACKAGE = wanted("drift.package", "a required package is missing or has a different version")
 SYSCTL = wanted("drift.sysctl", "a kernel setting has a different value")
 UNIT = wanted("drift.unit", "a systemd unit is not enabled or not running")
 NAMES = wanted("drift.names", "the hosts file does not resolve every node's name to its address")
 SSH = wanted("drift.ssh", "a key, a line of known_hosts or authorized_keys, or an sshd setting differs")
-FIREWALL = wanted("drift.firewall", "a rule of Muster is missing, or a rule that Muster removed is present again")
+FIREWALL = wanted("drift.firewall", "a Muster rule is missing, or a rule that Muster removed is back")
 MTU = wanted("drift.mtu", "the training interface has a different MTU", "stand-in")
 SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or apt repositories differ", "stand-in")
 DRIVER = wanted("drift.driver", "the driver differs from the one selected for the inventory", "stand-in")

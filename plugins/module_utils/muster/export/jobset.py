@@ -43,7 +43,7 @@ def _head(job: ExportedJob) -> Iterator[str]:
     yield "spec:"
     yield "  # Attempts after the first one (launch_restarts). All pods restart together."
     yield f"  failurePolicy: {{maxRestarts: {job.restarts}}}"
-    yield "  # Each pod has a host name, so that the others find the pod with rank 0."
+    yield "  # Each pod has a host name, so that the other pods can find the one with rank 0."
     yield "  network: {enableDNSHostnames: true}"
     yield "  replicatedJobs:"
     yield f"    - name: {PODS}"

@@ -1,7 +1,6 @@
 """Expected values of healthy GPUs by model (roles/gpu_stack/files/versions.yml, gpus).
 
-There are no expected values for other models. They are checked against the limits that they report and against other
-GPUs of the node.
+GPUs of other models are checked against the limits that they report and against the other GPUs of the node.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def gpu(element: Element) -> dict[str, Any]:
     persistence, mig, mig_pending, compute_mode, virtualization, display, recovery, memory, ecc, retired, remap, link,
     temperature, power, clocks, performance, throttle, throttled, utilization, fabric, processes}
 
-    unreadable: the elements with an error instead of a value. board: the subsystem id, which contains the maker.
+    unreadable: the elements with an error instead of a value. board: the subsystem ID, which identifies the board's
+    maker.
     """
     value = element.value
     said = {text.strip("[]").lower() for text in element.texts()}

@@ -87,9 +87,7 @@ def module_choices(case: StackCase, node: StackNode) -> Iterator[StackChoice]:
     if node.has_fabric:
         switches = node.seen.nvswitches
         found = f"{switches} NVSwitches on the bus" if switches else "the board has NVSwitches"
-        yield StackChoice(
-            "fabric manager", "same version", f"{found}; CUDA requires it in the same version as the driver"
-        )
+        yield StackChoice("fabric manager", "same version", f"{found}; CUDA requires its version to match the driver's")
 
 
 def _why_source(case: StackCase, node: StackNode, source: str) -> str:

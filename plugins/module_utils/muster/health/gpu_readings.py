@@ -34,7 +34,7 @@ CHECKS = (UNREADABLE,)
 WSL = "under WSL, Windows manages the GPU and its driver"
 VIRTUAL = "the GPU is virtual: the host manages the physical GPU, its memory and its processes"
 # NVML says "generation 1, 1 lane" of a GB10 (Syllo/nvtop, pull request 499), and has no memory of its own for it.
-ON_CHIP = "the GPU is on the processor's chip and has no PCIe slot"
+ON_CHIP = "the GPU is integrated with the processor and has no PCIe slot"
 NO_VALUE = "nvidia-smi reports N/A instead of the required value"
 # Values that are used, but that no check requires.
 OTHERS = ("fabric", "temperature/gpu", "power/draw", "clocks/sm", "clocks/memory", "utilization", "performance")

@@ -109,7 +109,7 @@ def _library(node: str, why: str, adapters: list[str], certain: bool) -> Iterato
     yield (VERBS_MISSING.fail if certain else VERBS_MISSING.warn)(
         node,
         f"libibverbs.so.1, required for {', '.join(adapters)}, is missing, so launches would silently use sockets",
-        "Install the library with its providers with",
+        "Install the library and its providers with",
         INSTALL,
         observed="none",
         expected="libibverbs.so.1",
@@ -129,7 +129,7 @@ def _providers(node: str, seen: Mapping[str, Any], adapters: list[str], certain:
         yield (PROVIDER_MISSING.fail if certain else PROVIDER_MISSING.warn)(
             node,
             f"libibverbs has no provider {provider} for {', '.join(own)}, so launches would silently use sockets",
-            "Install the library with its providers with",
+            "Install the library and its providers with",
             INSTALL,
             observed=", ".join(seen["providers"]) or "none",
             expected=provider,

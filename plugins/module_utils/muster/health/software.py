@@ -21,7 +21,7 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
     seen="sandbox",
-    reads="the file cluster_torchrun, as the training user",
+    reads="whether the training user can run the file cluster_torchrun",
     fires="fail: the file is missing, or the training user is not allowed to run it",
     fix=f"Build the environment with {PYTORCH}",
 )

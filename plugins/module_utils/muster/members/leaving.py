@@ -73,7 +73,7 @@ def running_launches(running: Mapping[str, str], command: str) -> list[str]:
 
 def to_finish(command: str) -> str:
     """Return the note for a node that failed. command: the command that repeats this run."""
-    return f"might still have files of Muster. To complete the removal, run: {command}"
+    return f"might still have Muster files. To complete the removal, run: {command}"
 
 
 def not_removed(nodes: Sequence[str], silent: Mapping[str, str], command: str) -> str:

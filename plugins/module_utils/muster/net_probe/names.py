@@ -31,7 +31,7 @@ DUPLICATE = Check(
     seen="sandbox",
     reads="the addresses of all interfaces of all nodes",
     fires="a node has the cluster_address of another node (fail), so connections might reach either node",
-    fix="Remove the address from the node that does not have it in the inventory",
+    fix="Remove the address from the node for which the inventory lists another address",
 )
 LOOPBACK = Check(
     "net.name.loopback",

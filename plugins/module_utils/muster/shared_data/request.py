@@ -83,7 +83,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     fstab = [one for one in given if one in FSTAB or one.startswith("x-systemd.")]
     if fstab:
         what = f"the options of {path} contain {', '.join(fstab)}, which only fstab supports"
-        yield what, "Remove these options: folders are mounted on first use and never delay the boot"
+        yield what, "Remove these options; folders are mounted on first use and never delay booting"
 
 
 def path_faults(path: str) -> Iterator[tuple[str, str]]:

@@ -48,10 +48,8 @@ def too_common(env: Mapping[str, str]) -> list[str]:
 
 
 def is_covered(value: str, *, named: bool) -> bool:
-    """Return whether a value is masked. Short numbers, words and paths are not masked, because logs would become
-    unreadable.
-
-    named: the variable or option of the value is named like a secret.
+    """Return whether a value must be masked. Masking short numbers, words and paths would make logs unreadable. named:
+    whether the name of the variable or option suggests a secret.
     """
     if len(value) < (SHORTEST if named else SHORTEST_UNNAMED) or (PATH.fullmatch(value) and not named):
         return False

@@ -80,7 +80,7 @@ def silent(pid: int, folder: str) -> Json:
     """Return the reason why a rank does not answer, and the flight recorder that the rank wrote at exit."""
     seen = process.status(pid)
     if seen is None or seen.state in process.GONE:
-        why, left = "the rank has ended", last_word(pid, folder)
+        why, left = "the rank has exited", last_word(pid, folder)
     else:
         never = f"state {seen.state}: started without launch_observe, or a C call holds the interpreter lock"
         why, left = SILENT.get(seen.state, f"the rank does not respond ({never})"), b""

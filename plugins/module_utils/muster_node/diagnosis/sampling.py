@@ -57,7 +57,7 @@ class Sampling:
 
 
 def sample(rank: Json, within: Json) -> Json:
-    """Return a Sample (muster/launch/messages.py); {} if the rank has ended."""
+    """Return a Sample (muster/launch/messages.py); {} if the rank has exited."""
     seen = process.status(rank["pid"])
     if seen is None or seen.started != rank["started"]:
         return {}

@@ -35,7 +35,8 @@ class Cap:
         self.looked = time.monotonic()
 
     def keep(self, seconds: float) -> None:
-        """Limit the logs for this number of seconds. Check the sizes more often if a log grows fast."""
+        """Keep the logs within the limit for this number of seconds. Check the sizes more often while a log grows
+        fast."""
         end = time.monotonic() + seconds
         while True:
             pause = self.look() if self.most else PAUSE

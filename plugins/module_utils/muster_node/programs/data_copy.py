@@ -79,7 +79,7 @@ def look(request: Json) -> Json:
     try:
         refuse(request["folder"])
     except files.UnsafePathError as problem:
-        why = f"{request['folder']} {problem.strerror}; choose one whose parent only root can write to"
+        why = f"{request['folder']} {problem.strerror}; choose one whose parent directory only root can write to"
         return {"missing": [], "changed": [], "links": [], "blocked": [why], "room": 0, "inodes": None}
     free = {"room": store.room_at(request["folder"]), "inodes": disk_facts(request["folder"])["inodes_free"]}
     memory = Remembered(request["kept"], request["folder"])

@@ -206,7 +206,7 @@ def link(path: str, target: str) -> None:
 
 
 def overwrite(path: str, content: bytes, *, within: int | None = None) -> None:
-    """Overwrite the beginning of an existing regular file with a single write, for example in /proc."""
+    """With a single write, overwrite the beginning of an existing regular file, such as one in /proc."""
     with _parent(path, within) as (parent, name):
         handle = _open(name, os.O_WRONLY | os.O_NOFOLLOW, path, parent)
     try:

@@ -171,7 +171,7 @@ class Attempts:
         return self.build(request, [self.specs[name] for name in nodes])
 
     def wait_for_the_end(self, record: LaunchRecord, seen: dict[str, Fit | str]) -> None:
-        """Wait until the processes on nodes that have not confirmed the end of a launch have certainly ended."""
+        """For nodes that have not confirmed the end of a launch, wait until its processes must have exited."""
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return

@@ -1,16 +1,16 @@
 """Guards changes that could lock out the administrator of a node, and reverts them unless a new connection works.
 
     guard = Guard(self, host, task_vars, what="firewall")
-    if guard.settle():                # an unconfirmed change of an interrupted run was reverted
+    if guard.settle():                # an unconfirmed change from an interrupted run was reverted
         ...                           # so read the node's state again
     guard.change(
-        files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # restored to their present state, or removed if missing now
+        files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # on revert: restored, or deleted if they do not exist yet
         undo=[UndoCommand(["systemctl", "reload", "ssh"])],    # run after that
         apply=lambda: PROGRAM.call(node, "apply", {...}, privileged=True),
     )
 
 The node arms a timer, the change is applied, and a new, independent connection with the inventory's settings confirms
-it. If this fails, the timer reverts everything and `change` raises GuardError with a sentence for the user. The timer
+it. If this fails, the timer reverts everything and `change` raises GuardError with a message for the user. The timer
 also reverts if the controller dies. After a power failure, files are restored at boot, before the network is up. Roles
 should check whether GUARD_ROOT/WHAT/state.json exists on the node. If it does, a change is unconfirmed, and `settle` is
 required.

@@ -76,7 +76,7 @@ def version_in(text: str) -> str:
 
 
 def fetched(package: CondaPackage) -> Path:
-    """Return the file of a package in the cache, verified with the hash in the lock. Raises CondaError."""
+    """Return the path of a cached package, verified against the hash in the lock. Raises CondaError."""
     path = _cache("packages", package.sha256) / package.file
     if path.is_file() and _sha256(path) == package.sha256:
         return path

@@ -32,8 +32,8 @@ class Clock:
 
 
 class Node:
-    """A node that returns the listed answers of each verb in turn and then repeats the last one. asked: verbs and
-    payloads."""
+    """A simulated node. For each verb, it returns the listed answers in turn, then repeats the last one. asked: the
+    verbs and payloads received."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers

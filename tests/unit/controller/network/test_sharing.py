@@ -24,7 +24,7 @@ def refusal(who: str, folder: Path) -> list[str]:
     return [f"{who}, and could change what runs for all users of {folder}: {HOW}"]
 
 
-def test_shared_folder_can_be_written_again(tmp_path: Path) -> None:
+def test_shared_folder_becomes_writable_again(tmp_path: Path) -> None:
     folder = tmp_path / "share/lab"
     assert in_the_way(folder) == []
     before = os.umask(0o002)

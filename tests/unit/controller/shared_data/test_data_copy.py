@@ -210,7 +210,7 @@ def test_unusable_targets_are_reported_before_copying(lab: Lab) -> None:
     task.look(listed, again=False, remember=False)
     found = task.against(listed)
     place = lab.path("node3")
-    fix = "choose one whose parent only root can write to"
+    fix = "choose one whose parent directory only root can write to"
     why = f"is not safe to use: {place} is writable by all users; {fix}"
     assert found["node3"] == [f"{place} {why}"]
     assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away"]

@@ -252,7 +252,7 @@ def test_failed_rank_writes_its_flight_recorder(state: Path) -> None:
         found = observed.observed(process.pid, str(state / "observe"))
         left = state / "observe" / f"{process.pid}.last"
     assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
-    assert found["stack_why"] == "the rank has ended"
+    assert found["stack_why"] == "the rank has exited"
     assert [path.name for path in (state / "observe").iterdir()] == [left.name]
     assert stat.S_IMODE(left.stat().st_mode) == 0o600
 

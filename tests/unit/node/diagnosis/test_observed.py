@@ -126,7 +126,7 @@ def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
         (None, "; py-spy has no permission to read the process"),
     ],
 )
-def test_missing_permission_of_py_spy_is_reported(
+def test_py_spy_without_permission_is_reported(
     rank: int, scope: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed, "YAMA", str(tmp_path / "ptrace_scope"))

@@ -29,7 +29,8 @@ VALUE = "a-value-that-stays-here"
 
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the request for a launch of the current user. The control group of this process serves as its unit."""
+    """Return a request for a launch by the current user. This process's control group stands in for the launch's
+    unit."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(record, "main_process", lambda _launch_id: os.getpid())
     (tmp_path / "state" / LAUNCH_ID / "unit").mkdir(parents=True)

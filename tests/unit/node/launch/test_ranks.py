@@ -103,7 +103,7 @@ def test_child_of_a_dead_rank_is_not_a_rank(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_background_rank_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parent of the rank has ended, but the control group still lists the rank."""
+    """The parent of the rank has exited, but the control group still lists the rank."""
     monkeypatch.setattr(ranks, "control_group", str)
     with process("sh", "-c", "(RANK=0 LOCAL_RANK=0 sleep 60 & echo $!) & sleep 60") as shell:
         background = until(

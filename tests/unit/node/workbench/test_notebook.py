@@ -1,4 +1,4 @@
-"""User notebooks: permitted owners, and the HTTP status of their socket."""
+"""User notebooks: permitted owners, and the HTTP status that each notebook's socket returns."""
 
 from __future__ import annotations
 

@@ -414,7 +414,7 @@ OF_CODE = (
     by_words(
         "program.device_twice",
         "nccl.duplicate_gpu",
-        "two ranks of a node use the same GPU",
+        "two ranks on one node use the same GPU",
         "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call",
         also=("nccl.invalid_usage",),
     ),

@@ -124,7 +124,7 @@ TEXTS = (
         "nccl.duplicate_gpu",
         r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)"
         r"|Multiple Ranks are using the same GPU",
-        "two ranks of a node use the same GPU",
+        "two ranks on one node use the same GPU",
         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60",
         f"{RUN}; since NCCL 2.30 `Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to"
         " enable this configuration.`, without ranks: from its source, not run",
