@@ -36,7 +36,7 @@ options:
     default: true
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Same behaviour as without check mode.}
+  check_mode: {support: full, description: The throughput is not measured.}
   diff_mode: {support: none, description: "Changes nothing on a node, so there is no diff."}
   idempotent: {support: full, description: Changes nothing on a node.}
 author:

@@ -262,7 +262,7 @@ def variables_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> d
         elif isinstance(value, tuple):
             nodes = project.short["complete"].get(name) == "nodes"
             value = [one for words in value for one in (words.split(",") if nodes else [words])]
-        elif name in project.short["paths"]:
+        elif name in project.short["paths"] and "@sha256:" not in value:  # an image has a digest or is a file
             value = str(Path(value).expanduser().absolute())
         variables[name] = value
     if verb.here and verb.here not in variables and variables.get("launch_script", "/")[:1] != "/":

@@ -52,7 +52,7 @@ class ActionModule(ControllerAction):
         try:
             probe.call()
             cluster = probe.cluster()
-            if self.options["throughput"]:
+            if self.options["throughput"] and not self._task.check_mode:  # jobs may be running
                 Streams(probe.messages, probe.token, probe.served).measure(cluster)
         finally:
             probe.end()

@@ -54,6 +54,8 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         if not self.options["tried"]:
             return judge.result([], {}, "disabled (health_rails)")
+        if self._task.check_mode:  # jobs may be running
+            return judge.result([], {}, "not tested in check mode")
         in_play, alive = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
         looks = {
             name: registered(self.task_vars, name, self.options["looks"])

@@ -85,6 +85,8 @@ def test_adapters_on_the_same_rail_are_tested_against_each_other(world: World, m
     assert silent["summary"] == "RDMA adapters could not be tested: no route to host"
     assert (silent["node"], rails.programs.verbs()) == ("node2", ["serve"])
     assert "disabled (health_rails)" in json.dumps(rails.run(tried=False))
+    assert "not tested in check mode" in json.dumps(rails.run(check=True))
+    assert rails.programs.asked == []
     world.vars["ansible_play_hosts"] = ["node1", "node3"]
     assert "fewer than two nodes have RDMA adapters that a launch would use" in json.dumps(rails.run())
     assert rails.programs.asked == []

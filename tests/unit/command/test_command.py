@@ -359,6 +359,11 @@ def test_project_file_chooses_files_of_its_folder(project: VerbSource, home: Pat
     assert json.dumps({"launch_env_file": f"{home}/b'/etc/passwd'"}) in words
 
 
+def test_an_image_with_a_digest_is_not_a_path(project: VerbSource, home: Path) -> None:
+    words = shown(project, "run --image registry.example/train@sha256:ab --env-file more.env train.py")
+    assert {"launch_image=registry.example/train@sha256:ab", f"launch_env_file={home}/more.env"} <= {*words}
+
+
 def test_every_launch_option_is_allowed_in_the_project_file_or_rejected(project: VerbSource) -> None:
     variables = {one.variable for one in project.verb("run").options}
     rejected = {"launch_attach", "launch_stop", "launch_as", "launch_export_to", "launch_export_file"}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LAUNCH = "the launch"
 # Names with these prefixes are Muster's. Other names may be the site's own, for templates in its inventory.
 OURS = ("launch_", "cluster_", "jobs_")
-OF_ANSIBLE = "ansible_"
+OF_ANSIBLE = ("ansible_", "awx_", "tower_")  # AWX passes variables of its jobs
 # Variables that make a file a job file for any playbook; and the playbooks for which every -e file is a job file.
 JOBS = ("launch_", "jobs_")
 NO_JOBS = "launch_users"  # set by administrators in the inventory
