@@ -157,6 +157,7 @@ class Desk:
             "node9": "node3",
             share: f"share_to={self.folder}/lab",
             copied: f"data_copy_src={self.folder}/data/cifar10",
+            "data_copy_src=$HOME/cifar10": f"data_copy_src={self.folder}/data/cifar10",
             "why /tmp/logs": f"why {self.folder}/logs",
             ".venv/bin/muster": "muster",
         }.items():
