@@ -250,6 +250,34 @@ def test_user_launches_in_the_own_environment(engineers: tuple[Person, Person], 
     assert re.search(rf"ran in {HERS}/mine/\S+ as 2001 {RELEASE}\+cpu 1.0 sum 1", run.stdout)
 
 
+# Makes an environment of anna's own, with the packages of the built one.
+BY_HAND = f"""
+python3 -m venv --without-pip ~/env
+echo {HERS}/mine/current/lib/python3*/site-packages > $(echo ~/env/lib/python3*/site-packages)/mine.pth
+sed "1s|.*|#!$HOME/env/bin/python|" {HERS}/mine/current/bin/torchrun > ~/env/bin/torchrun
+chmod 755 ~/env/bin/torchrun
+"""
+
+
+def test_user_launches_in_an_environment_made_by_hand(
+    nodes: list[Machine], engineers: tuple[Person, Person], environment: None, declared: dict[str, Any]
+) -> None:
+    anna, _ = engineers
+    for machine in nodes[:2]:
+        anna.ssh(machine, BY_HAND)
+    home = anna.ssh(nodes[0], "echo $HOME").stdout.strip()
+    declare(anna, {**declared, "cluster_own_environments": {"by_hand": {"prefix": f"{home}/env"}}})
+    built_nothing = anna.run(*ENVIRONMENT)
+    assert changes(built_nothing) == {"0"}
+    assert "can change the code" not in built_nothing.stdout + built_nothing.stderr, "her own account"
+    (anna.folder / "hers.py").write_text(IN_HERS)
+    hers = ("-e", "@../environments.yml", "-e", "launch_environment=by_hand", "-e", "launch_script_src=../hers.py")
+    run = anna.run(*LAUNCH, *hers, "-e", "launch_show_rank=1")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"ran in {home}/env as 2001 {RELEASE}+cpu 1.0 sum 1" in run.stdout
+    declare(anna, declared)
+
+
 def test_user_builds_a_conda_environment_beside_it(
     nodes: list[Machine], engineers: tuple[Person, Person], environment: None, declared: dict[str, Any]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from faults import PERSON, Fault, of_baseline, of_network, of_people, of_pytorch
 from launch_users import forget_launch_users
 from machines import NODES
+from snapshot import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,3 +153,19 @@ def test_single_step_runs_its_own_check(play: Play, node: Callable[[str], Machin
     assert look["needed"]["cluster_hosts"] == [NODE]
     assert NODE in look["why"]["cluster_hosts"]
     assert "node2" in node(NODE).inside("cat", "/etc/hosts").stdout
+
+
+def test_verify_mode_writes_nothing_to_nodes(
+    play: Play, node: Callable[[str], Machine], finished: dict[str, Any]
+) -> None:
+    """On finished nodes the run succeeds; on a damaged node it fails. In both cases no file of a node changes."""
+    claims = "ls -lR --full-time /run/muster; journalctl -t muster --no-pager | wc -l"
+    for damage, rc in (("true", 0), ("sed -i '/ node1$/d' /etc/hosts", 2)):
+        node("node2").inside("sh", "-ec", damage)
+        before = {name: (take(node(name)), node(name).inside("sh", "-c", claims).stdout) for name in NODES}
+        result = play("site.yml", extravars={**finished, "cluster_mode": "verify"})
+        assert (result.rc, result.changed) == (rc, []), result.stdout
+        assert ("The acceptance test is skipped" in result.stdout) == (rc == 0), result.stdout
+        after = {name: (take(node(name)), node(name).inside("sh", "-c", claims).stdout) for name in NODES}
+        assert after == before
+    assert play("site.yml", tags="network", extravars=finished).rc == 0

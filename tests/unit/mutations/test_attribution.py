@@ -20,6 +20,8 @@ from mutations.suite import ScriptTest, cache_of, read_failures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).parents[3]
 SOURCE = b"ONE = 1\nTWO = 2\nTHREE = 3\nFOUR = 4\n"
 TESTS = """
