@@ -94,6 +94,19 @@ def test_the_history_is_bounded_and_survives_a_truncated_line(tmp_path: Path) ->
     assert check_results.last_full(folder) == 2
 
 
+def test_the_summary_counts_the_faults_of_a_day(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    assert check_results.summary(folder) == {}
+    faulty = {"owner": "node", "reason": "node: a GPU was lost"}
+    for hour in range(30):
+        check_results.keep({"when": hour * 3600, "owner": "", **(faulty if hour in {3, 20, 22} else {})}, {}, folder)
+    assert check_results.summary(folder) == {
+        "when": 29 * 3600,
+        "owner": "",
+        "day": {"checks": 24, "faults": 2, "when": 22 * 3600, "reason": "node: a GPU was lost"},
+    }
+
+
 def test_metrics_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "textfiles").symlink_to(tmp_path / "elsewhere")

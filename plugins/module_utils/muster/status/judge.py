@@ -209,6 +209,8 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
         yield seen.next_boot
     if seen.checked and seen.checked.note:
         yield f"{seen.checked.note} (own check, {age(seen.checked.age)} ago)"
+    if seen.checked and seen.checked.past:
+        yield seen.checked.past
     torch = seen.versions.get("torch", "")
     if node.torch and torch and torch.partition("+")[0] != node.torch.partition("+")[0]:
         yield f"PyTorch {torch} instead of the requested {node.torch}"

@@ -14,6 +14,7 @@ from ..launch.reservation import GPU, PROCESSORS
 from ..launch.unit import LAUNCH_ID
 from ..nvidia_driver.next_boot import next_boot
 from ..verdict.printable import printable
+from ..verdict.words import age, plural
 from ..watch.answer import NODE, outdated
 
 MOST = 128  # GPUs, launches, holders
@@ -68,11 +69,12 @@ class NodeFacts:
 @dataclass(frozen=True)
 class OwnCheck:
     """The last check that a node made by itself. fault: of the node; note: of a user, or why the result is outdated.
-    age: seconds."""
+    age: seconds. past: faults of the node in the day before, if the last check found none."""
 
     age: float
     fault: str = ""
     note: str = ""
+    past: str = ""
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
@@ -129,7 +131,19 @@ def _own_check(said: Any, clock: float | None) -> OwnCheck | None:
     late = outdated({"when": when}, _float(said.get("interval")) or 0.0, clock)
     reason = text(said.get("reason"))
     is_fault = said.get("owner") == NODE and not late
-    return OwnCheck(clock - when, reason if is_fault else "", late or ("" if is_fault else reason))
+    past = "" if is_fault else _past_faults(said.get("day"), clock)
+    return OwnCheck(clock - when, reason if is_fault else "", late or ("" if is_fault else reason), past)
+
+
+def _past_faults(day: Any, clock: float) -> str:
+    count = _number(day.get("faults")) if isinstance(day, Mapping) else None
+    when = _float(day.get("when")) if count else None
+    if not count or when is None:
+        return ""
+    checks = plural(_number(day.get("checks")) or count, "own check")
+    return (
+        f"{count} of {checks} in a day found a fault, the last one {age(clock - when)} ago: {text(day.get('reason'))}"
+    )
 
 
 def _holders(

@@ -12,6 +12,7 @@ LAST, HISTORY = "last.json", "history.jsonl"
 MOST_KEPT = 2000  # a week of checks every five minutes
 MOST_BYTES = 4_000_000
 METRICS = "muster_node.prom"
+DAY = 86400.0  # seconds
 
 
 def last(folder: str = FOLDER) -> dict[str, Any]:
@@ -22,7 +23,16 @@ def last(folder: str = FOLDER) -> dict[str, Any]:
 def summary(folder: str = FOLDER) -> dict[str, Any]:
     """Return the last answer without its findings, {} if no check is scheduled."""
     found = last(folder)
-    return {name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found}
+    kept = {name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found}
+    return {**kept, "day": _of_day(history(folder), float(found["when"]))} if "when" in found else kept
+
+
+def _of_day(answers: list[dict[str, Any]], end: float) -> dict[str, Any]:
+    """Count the checks of the day before `end` (seconds since the epoch), and return the last fault of the node."""
+    day = [one for one in answers if 0 <= end - float(one.get("when", 0)) < DAY]
+    faults = [one for one in day if one.get("owner") == "node"]
+    latest = {name: faults[-1].get(name) for name in ("when", "reason")} if faults else {}
+    return {"checks": len(day), "faults": len(faults), **latest}
 
 
 def history(folder: str = FOLDER, most: int = MOST_KEPT) -> list[dict[str, Any]]:
