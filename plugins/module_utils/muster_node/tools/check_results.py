@@ -23,7 +23,9 @@ def last(folder: str = FOLDER) -> dict[str, Any]:
 def summary(folder: str = FOLDER) -> dict[str, Any]:
     """Return the last answer without its findings, {} if no check is scheduled."""
     found = last(folder)
-    kept = {name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found}
+    kept: dict[str, Any] = {
+        name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found
+    }
     return {**kept, "day": _of_day(history(folder), float(found["when"]))} if "when" in found else kept
 
 
