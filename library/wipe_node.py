@@ -130,16 +130,18 @@ def request_of(params: dict[str, Any]) -> WipeRequest:
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     request = request_of(module.params)
     plan = make_plan(request, observe(module.params, request))
-    refuse(plan.problems)
+    if not module.check_mode:  # check mode shows the plan of a node in use
+        refuse(plan.problems)
     if plan.needed and not module.check_mode:
         act(plan, module.params)
         refuse(list(still_there(make_plan(request, observe(module.params, request)))))
     shown = diff(f"{module.params['node']}: files and settings of Muster", lines(plan.shown), "")
-    said = [f"{module.params['node']}: {sentence}." for sentence in plan.left]
+    left = [*plan.problems, *plan.left]
+    said = [f"{module.params['node']}: {sentence}." for sentence in left]
     return {
         "changed": plan.needed,
         "gone": plan.shown,
-        "left": plan.left,
+        "left": left,
         **({"msg": "\n".join(said)} if said else {}),
         **({"diff": shown} if plan.needed else {}),
     }

@@ -31,7 +31,7 @@ from muster_controller.playbook.variables import controller_file, load_roles, pr
 from muster_controller.pytorch.environments import problems as problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
@@ -47,6 +47,9 @@ INTERNAL = (
     *("cluster_validated", "cluster_leaving", "validate_connects", "validate_launches"),
     *("validate_every_node", "validate_every_task", "sandbox_dir", "sandbox_name", "sandbox_prefix"),
 )
+
+# First words of variables that Muster's plays set.
+OWN_WORDS = ("ansible", "installed", "muster", "step", "trust")
 
 VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])
 
@@ -74,6 +77,7 @@ class ActionModule(ControllerAction):
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             run = read_run(self._loader)
             inventory = of_this_run(inventory, run, self._folder(), launches=self.options["launches"])
+            inventory = replace(inventory, requests=requests_of(playbooks(context.CLIARGS)))
             if others := [str(name) for name in run if name not in inventory.options]:
                 of_site = names_of_site(others, run, self.task_vars, Path(self._folder()))
                 inventory = replace(inventory, not_options=(*INTERNAL, *of_site))
@@ -133,6 +137,17 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
         rules=tuple(rules_of_site(first)),
         environments=tuple(problems_of(first, folder)),
     )
+
+
+def requests_of(books: Sequence[str]) -> tuple[str, ...]:
+    """Return the short names that playbooks of Muster read as options of one run."""
+    root = project_root()
+    own = [path for book in books if (path := Path(book).resolve()).is_relative_to(root)]
+    files = [file for path in own for file in (path, *root.glob(f"roles/{path.stem}/[dv]*/main.yml"))]
+    text = "\n".join(file.read_text("utf-8") for file in files)
+    subjects = {path.stem for pattern in ("roles/*", "playbooks/*") for path in root.glob(pattern)}
+    found = set(re.findall(r"\{\{ \(?([a-z]\w*) \| default\(", text))
+    return tuple(name for name in found if "_" not in name or name.partition("_")[0] not in {*subjects, *OWN_WORDS})
 
 
 def names_of_playbooks() -> set[str]:

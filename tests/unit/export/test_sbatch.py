@@ -186,3 +186,13 @@ def test_what_a_job_file_cannot_express_is_rejected(nodes: list[Any], request_: 
 def test_image_is_not_exported_to_slurm() -> None:
     with pytest.raises(ValueError, match="launch_image is not exported to Slurm"):
         sbatch(exported(a_request(image={"source": "registry/x:1", "id": "", "folders": []}), [a_node(1)], FOLDERS))
+
+
+def test_interface_of_a_node_whose_address_is_a_name(slurm: Path) -> None:
+    program(slurm / "scontrol", SCONTROL.replace("NodeAddr=127.0.0.1", "NodeAddr=localhost"))
+    program(slurm / "getent", '#!/bin/sh\necho "127.0.0.1  STREAM $2"\n')
+    nodes = [a_node(number, nproc=4, torchrun=f"{slurm}/torchrun") for number in (1, 2)]
+    for env, wanted in (({}, "=lo"), ({"NCCL_SOCKET_IFNAME": "eno1"}, "eno1")):
+        done = run(slurm, sbatch(exported(a_request(env=env, chdir=str(slurm)), nodes, FOLDERS)))
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[0])["NCCL_SOCKET_IFNAME"] == wanted

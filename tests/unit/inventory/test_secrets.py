@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     [
         ("ansible_become_password", "hunter2"),
         ("ansible_ssh_pass", "1234"),
+        ("password_min", "hunter2"),
         ("HF_TOKEN", "hf_x"),
         ("wandbApiKey", "abc"),
         ("registry-secret", "abc"),
@@ -42,6 +43,8 @@ def test_secrets_are_recognized(name: str, text: str) -> None:
     [
         ("ansible_become_password", "{{ lookup('ansible.builtin.env', 'PASSWORD') }}"),
         ("ansible_become_password", ""),
+        ("password_max_age", "90"),
+        ("token_ttl", "3600"),
         ("ansible_ssh_private_key_file", "~/.ssh/id_ed25519"),
         ("ansible_private_key", "/home/me/.ssh/id_ed25519"),
         ("vault_password_command", "pass show muster"),

@@ -86,3 +86,16 @@ def test_onboarding_rejects_a_limit(tmp_path: Path) -> None:
     why = "--limit node1 leaves out node2. Names, keys and rules are those of all nodes."
     assert f"No node was contacted: {why}" in done.stdout
     assert not (tmp_path / "contacted").exists()
+
+
+def test_inventory_variable_that_a_playbook_reads_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "rack/group_vars").mkdir(parents=True)
+    (tmp_path / "rack/group_vars/all.yml").write_text("---\nour_driver: x\nwipe: true\n")
+    done = retire(tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    sentence = "rack/group_vars/all.yml line 3: wipe is a variable of the inventory, and this playbook reads it"
+    assert sentence in " ".join(done.stdout.split())
+    assert "our_driver" not in done.stdout
+    assert not (tmp_path / "contacted").exists()
+    validated = run(tmp_path, str(ROOT / "playbooks/validate.yml"), "-i", "rack")
+    assert validated.returncode == 0, validated.stdout

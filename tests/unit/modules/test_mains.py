@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,6 +182,18 @@ def test_wipe_removes_only_files_of_muster(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["conf", "muster", "notes"]
     assert answer(module, **given) == {"changed": False, "gone": [], "left": [left], "msg": f"node1: {left}."}
     assert answer(module, **NODE) == {"changed": False, "gone": [], "left": []}
+
+
+def test_wiping_a_node_in_use_is_shown_and_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("wipe_node")
+    make_plan = module.make_plan
+    busy = "launch 7 is running: the node is in use, so nothing is removed"
+    monkeypatch.setattr(module, "make_plan", lambda *given: replace(make_plan(*given), problems=[busy]))
+    given: dict[str, Any] = {**NODE, "files": [str(write(tmp_path / "90-muster.conf", ""))]}
+    shown = answer(module, **given, check=True)
+    assert (shown["gone"], shown["msg"]) == (given["files"], f"node1: {busy}.")
+    assert answer(module, **given)["failed"]
+    assert (tmp_path / "90-muster.conf").exists()
 
 
 def test_peer_errors_do_not_fail_the_shared_debs_module(monkeypatch: pytest.MonkeyPatch) -> None:

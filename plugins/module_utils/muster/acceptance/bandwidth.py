@@ -146,12 +146,13 @@ def whole(reports: Reports) -> Iterator[Said]:
             expected=f"{floor:g} GB/s",
         )
     elif several and rail > 0 and over_rdma(reports) and rate < SLOW_RDMA * rail:
+        known = others.known_causes(rate) if (others := of_others(reports)) else ""
         yield BANDWIDTH.warn(
             reports.head,
             f"all-reduce busbw across nodes is {gbps(rate)}, but one RDMA adapter of this cluster reaches "
             f"{gbps(rail)} ({text})",
-            "Check whether GPUDirect is in use (smoke.gpudirect), and the PCIe distance between GPUs and adapters",
-            "nvidia-smi topo -m",
+            known or "Check whether GPUDirect is in use (smoke.gpudirect), and the PCIe distance of GPUs and adapters",
+            "" if known else "nvidia-smi topo -m",
             observed=gbps(rate),
             expected=gbps(SLOW_RDMA * rail),
         )

@@ -83,8 +83,13 @@ def _run(job: ExportedJob) -> Iterator[str]:
     inside = [
         "set -eu",
         'export NODE_RANK=$SLURM_NODEID LOCAL_ADDR=$(address "$SLURMD_NODENAME")',
-        """interface=$(ip -o address show | awk -v a="$LOCAL_ADDR" '{split($4, p, "/"); if (p[1] == a) print $2}')""",
-        'if [ -n "$interface" ]; then export GLOO_SOCKET_IFNAME=$interface NCCL_SOCKET_IFNAME="=$interface"; fi',
+        "# NodeAddr may be a name.",
+        """numeric=$(getent ahosts "$LOCAL_ADDR" | awk 'NR == 1 {print $1}')""",
+        """interface=$(ip -o address show | awk -v a="$numeric" '{split($4, p, "/"); if (p[1] == a) print $2}')""",
+        'if [ -n "$interface" ]; then',
+        '    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$interface}"',
+        '    export NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-=$interface}"',
+        "fi",
         f"threads=$(($(nproc) / {job.nproc}))",
         "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}",
     ]

@@ -83,6 +83,14 @@ def given_names_are_options(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(where, f"{what}, and the inventory does not use it", "Remove it")
 
 
+def requests_are_of_this_run(inventory: Inventory) -> Iterator[Problem]:
+    """Report variables of the inventory that the playbook would take for options of this run, such as `driver`."""
+    names = {name: node.places.get(name, "") for node in inventory.nodes for name in node.unknown}
+    for name in sorted({*inventory.requests} & names.keys() - inventory.given.keys()):
+        what = f"{name} is a variable of the inventory, and this playbook reads it as an option of one run"
+        yield Problem(names[name] or "the inventory", what, f"Rename it, or run with -e {name}=VALUE")
+
+
 def nearest(inventory: Inventory, name: str) -> str:
     """Return the option with the most similar name, or "". The common prefix is ignored in the comparison."""
     if not name.startswith(OURS):
@@ -192,6 +200,7 @@ def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
 RULES = (
     forgotten_at,
     given_names_are_options,
+    requests_are_of_this_run,
     unusable_files,
     one_thing_is_launched,
     the_plan_can_be_made,

@@ -89,8 +89,9 @@ class Inventory:
     the controller that options name; None if a file cannot be read.
 
     given: where each variable given with -e is set, such as "job.yml line 3". not_options: given variables that are
-    valid but are not options. unassigned: words after -e that do not set a variable. launches: whether the play starts
-    a launch. unusable: launch options whose file on the controller cannot be used, with the reason.
+    valid but are not options. requests: names that the playbook reads as options of one run. unassigned: words after -e
+    that do not set a variable. launches: whether the play starts a launch. unusable: launch options whose file on the
+    controller cannot be used, with the reason.
 
     rules: problems in the site's own diagnosis rules. environments: problems in cluster_environments and its files.
     """
@@ -105,6 +106,7 @@ class Inventory:
     files: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     not_options: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     unassigned: tuple[str, ...] = ()
     launches: bool = False
     unusable: tuple[tuple[str, str], ...] = ()
