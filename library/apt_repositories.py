@@ -15,10 +15,6 @@ description:
   - If a file that Muster did not write already configures a repository with the same URL, that entry is used unchanged.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   repositories:
     description: Repositories to configure.
     type: list
@@ -51,7 +47,7 @@ options:
       - apt reads its proxies from its own configuration files.
     type: dict
     default: {}
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode: {support: full, description: Reports the files to write. Keys are not downloaded.}
   diff_mode: {support: full}

@@ -15,10 +15,6 @@ description:
     to the old one. An older environment is removed only if no process uses it.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   root:
     description: Folder for the environments (C(envs/)) and the link C(current).
     type: path
@@ -53,11 +49,7 @@ options:
     description: Time in seconds to wait for another run that uses the same O(root).
     type: int
     default: 900
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

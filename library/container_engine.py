@@ -17,26 +17,13 @@ description:
   - The module does not install the engine. It fails if the engine is missing.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   engine:
     description: Container engine to configure.
     type: str
     choices: [docker, podman, containerd]
     required: true
-  mode:
-    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
-      changes are needed.
-    type: str
-    choices: [manage, verify]
-    default: manage
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment:
+  [module_options.posix, action_common_attributes, module_options.node, module_options.mode]
 """
 
 EXAMPLES = r"""

@@ -14,10 +14,6 @@ description:
   - Returns the packages to install. A toolkit that does not belong to a package is used unchanged and reported.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   mode:
     description: Mode of the module. V(verify) fails on differences. V(manage) returns the required changes.
     type: str
@@ -36,7 +32,7 @@ options:
     description: Version that C(/usr/local/cuda) must point to. If empty, any target is accepted.
     type: str
     default: ""
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode: {support: full, description: Also reports whether C(/usr/local/cuda) would change.}
   diff_mode: {support: full}

@@ -13,10 +13,6 @@ description:
     users have write access. Starts its Python and imports torch as an unprivileged user.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   prefix:
     description: Folder of the environment, which contains C(bin/python).
     type: path
@@ -26,7 +22,7 @@ options:
       Unprivileged user that starts Python for the inspection. If the user does not exist yet, V(nobody) is used.
     type: str
     default: nobody
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode: {support: full, description: Same behaviour as without check mode.}
   diff_mode: {support: none, description: "Changes nothing, so there is no diff."}

@@ -15,19 +15,11 @@ description:
     changes.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory.
-    type: str
-    required: true
   path:
     description: Path of the file.
     type: path
     required: true
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: debian}
+extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -35,11 +35,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes]
 """
 
 EXAMPLES = r"""

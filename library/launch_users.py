@@ -17,10 +17,6 @@ description:
     other process of the account is running. Otherwise, the change takes effect at the next boot.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   users:
     description:
       - Accounts that can run user launches. Each item is a name, or a mapping with C(name) and optionally O(memlock),
@@ -40,17 +36,7 @@ options:
     description: Number of GPUs of the node. If more GPUs are detected, their number is used.
     type: int
     default: 0
-  mode:
-    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
-      changes are needed.
-    type: str
-    choices: [manage, verify]
-    default: manage
-extends_documentation_fragment: [action_common_attributes, role_options.launch_users]
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, role_options.launch_users, module_options.node, module_options.mode]
 """
 
 EXAMPLES = r"""

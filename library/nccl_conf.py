@@ -15,10 +15,6 @@ description:
   - The block sets C(NCCL_SOCKET_IFNAME) either to the interface that launches set in their environment, or not at all.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   mode:
     description: Mode of the module. V(manage) writes the file if it differs. V(verify) fails on differences.
     type: str
@@ -57,11 +53,7 @@ options:
     description: InfiniBand service level. If empty, the adapter setting is kept.
     type: str
     default: ""
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -20,10 +20,6 @@ description:
     skipped with a reason. All programs run with a timeout.
   - Resources in use by running Muster launches are not reported as a fault.
 options:
-  node:
-    description: Name of the node in the inventory.
-    type: str
-    required: true
   user:
     description: Training user, which runs the units of launches.
     type: str
@@ -90,7 +86,7 @@ options:
     type: list
     elements: dict
     default: []
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode: {support: full, description: Same behaviour as without check mode.}
   diff_mode: {support: none, description: "Changes nothing, so there is no diff."}

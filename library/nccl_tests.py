@@ -14,10 +14,6 @@ description:
     separate folder. An incomplete build is restarted.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   mode:
     description: Mode of the module. V(manage) builds if the build is missing. V(verify) fails if the build is missing.
     type: str
@@ -56,11 +52,7 @@ options:
     description: Path of the source archive on the node. If empty, the module only checks whether the build exists.
     type: path
     default: ""
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

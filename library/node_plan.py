@@ -16,10 +16,6 @@ description:
   - Settings that this machine does not support, such as the clock of a container, are skipped with a reason.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   mode:
     description:
       - Mode of the module. V(manage) returns the plan.
@@ -149,11 +145,7 @@ options:
         type: list
         elements: str
         default: []
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -52,11 +52,7 @@ options:
       available.
     type: bool
     default: false
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: debian}
+extends_documentation_fragment: [module_options.debian, action_common_attributes]
 author:
   - The Muster authors
 """

@@ -15,11 +15,7 @@ description:
   - A driver installed from an NVIDIA runfile is kept, and the path of its uninstaller is reported.
 options:
   node: {description: "Name of the node, used in messages.", type: str, required: true}
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: debian}
+extends_documentation_fragment: [module_options.debian, action_common_attributes]
 author:
   - The Muster authors
 """

@@ -18,10 +18,6 @@ description:
     state and fails.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   mode:
     description:
       - Mode of the module. V(manage) applies the differences.
@@ -64,11 +60,7 @@ options:
       its configured sources.
     type: str
     default: ""
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: debian}
+extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

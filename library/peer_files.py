@@ -19,10 +19,6 @@ description:
   - If all files are already present, no peer is contacted.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   user:
     description: User of the SSH mesh, C(cluster_user).
     type: str
@@ -48,7 +44,7 @@ options:
     suboptions:
       name: {description: File name without a folder., type: str, required: true}
       sha256: {description: SHA-256 checksum of the file., type: str, required: true}
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode:
     support: full

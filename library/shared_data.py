@@ -16,21 +16,11 @@ description:
   - Stops and removes Muster units that are no longer requested. Mounts in use are kept.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   packages:
     description: Package that provides the mount helper, by file system type.
     type: dict
     default: {}
-  mode:
-    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
-      changes are needed.
-    type: str
-    choices: [manage, verify]
-    default: manage
-extends_documentation_fragment: [action_common_attributes, role_options.shared_data]
+extends_documentation_fragment: [action_common_attributes, role_options.shared_data, module_options.node, module_options.mode]
 attributes:
   check_mode: {support: full, description: "Folders are not accessed in check mode, so that nothing is mounted."}
   diff_mode: {support: full}

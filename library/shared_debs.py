@@ -19,10 +19,6 @@ description:
   - Errors of a peer never fail the task. The task that installs the packages reports errors of apt.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   packages:
     description: Packages as passed to apt-get, such as V(nvidia-open) or V(libnccl2=2.29.7-*).
     type: list
@@ -62,7 +58,7 @@ options:
       name: {description: File name., type: str, required: true}
       size: {description: Size in bytes., type: int, required: true}
       sha256: {description: SHA-256 checksum., type: str, required: true}
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode: {support: full, description: Nothing is done in check mode.}
   diff_mode: {support: none, description: There is no diff. The result contains the file names.}

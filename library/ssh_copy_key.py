@@ -17,19 +17,11 @@ description:
   - If the inventory does not use SSH to connect to a node, the node is not changed.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   key:
     description: Public key line. Set by the action plugin.
     type: str
     default: ""
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -18,10 +18,6 @@ description:
     members.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory, used in messages.
-    type: str
-    required: true
   address:
     description: Training address of the node.
     type: str
@@ -49,11 +45,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -14,10 +14,6 @@ description:
   - Checks the host keys of the node, the port of sshd, and whether sshd allows logins of the user.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory.
-    type: str
-    required: true
   address:
     description: Address that peers use to reach the node.
     type: str
@@ -52,11 +48,7 @@ options:
     description: Whether to replace an existing key.
     type: bool
     default: false
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -17,10 +17,6 @@ description:
   - Peers that M(ssh_mesh_key) did not check in this run are not tested.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node in the inventory.
-    type: str
-    required: true
   user:
     description: Training user.
     type: str
@@ -46,7 +42,7 @@ options:
     description: Whether to test all peers regardless of the cache.
     type: bool
     default: false
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, module_options.node]
 attributes:
   check_mode:
     support: full

@@ -16,10 +16,6 @@ description:
   - Removes an account only if its comment shows that Muster created it. The home directory is kept.
   - Fails if the node is in use.
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   files:
     description: Files and links to remove if they exist. A C(*) matches any part of a name.
     type: list
@@ -62,11 +58,7 @@ options:
     suboptions:
       name: {description: Name of the account., type: str, required: true}
       comment: {description: Comment that identifies accounts created by Muster., type: str, required: true}
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: debian}
+extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
 """
 
 EXAMPLES = r"""

@@ -17,10 +17,6 @@ description:
     users are kept.
 author: The Muster authors
 options:
-  node:
-    description: Name of the node, used in messages.
-    type: str
-    required: true
   root:
     description: Folder of the JupyterLab environment. Must be owned by root.
     type: path
@@ -44,17 +40,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  mode:
-    description: Mode of the module. V(manage) makes the changes that are needed. V(verify) changes nothing and fails if
-      changes are needed.
-    type: str
-    choices: [manage, verify]
-    default: manage
-extends_documentation_fragment: action_common_attributes
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-  platform: {support: full, platforms: posix}
+extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node, module_options.mode]
 """
 
 EXAMPLES = r"""

@@ -35,7 +35,6 @@ class Row:
 
     id: str
     fault: str
-    group: str
     right: tuple[str, ...]
     twin: str = ""
     arguments: tuple[str, ...] = ()

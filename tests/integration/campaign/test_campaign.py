@@ -88,7 +88,6 @@ def keep(path: Path, row: Row, scene: Scene, verdict: dict[str, Any], word: str,
             {
                 "id": row.id,
                 "fault": row.fault,
-                "group": row.group,
                 "twin": row.twin,
                 "own": row.own,
                 "printed": scene.printed(),

@@ -16,39 +16,9 @@ if TYPE_CHECKING:
 _SECRET_WORDS = {"pass", "password", "passwd", "passphrase", "secret", "token"}
 _SECRET_PAIRS = re.compile(r"(api|access|private|secret)_?key$")
 # Variables with these last words name the location or a property of a secret.
-_HARMLESS_ENDS = {
-    "file",
-    "path",
-    "dir",
-    "name",
-    "env",
-    "var",
-    "command",
-    "cmd",
-    "prompt",
-    "url",
-    "id",
-    "type",
-    "policy",
-}
+_HARMLESS_END = re.compile("file|path|dir|name|env|var|command|cmd|prompt|url|id|type|policy")
 # Numbers with these last words are a rule for secrets, such as password_max_age.
-_MEASURES = {
-    "age",
-    "attempts",
-    "count",
-    "days",
-    "hours",
-    "length",
-    "lifetime",
-    "max",
-    "min",
-    "minutes",
-    "retries",
-    "seconds",
-    "size",
-    "timeout",
-    "ttl",
-}
+_MEASURE = re.compile("age|attempts|count|days|hours|length|lifetime|max|min|minutes|retries|seconds|size|timeout|ttl")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _PATH = re.compile(r"(~|/)[\w./~-]*", re.ASCII)
 _URL_WITH_PASSWORD = re.compile(r"\w+://[^/\s:@]*:[^/\s@]+@")
@@ -67,9 +37,9 @@ def is_secret(name: str, text: str) -> bool:
         return True
     # hfToken, HF_TOKEN and hf-token are the same three words.
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").split("_")
-    if words[-1] in _HARMLESS_ENDS or text.strip().lower() in _NOTHING or _PATH.fullmatch(text):
+    if _HARMLESS_END.fullmatch(words[-1]) or text.strip().lower() in _NOTHING or _PATH.fullmatch(text):
         return False
-    if words[-1] in _MEASURES and text.strip().isdecimal():
+    if _MEASURE.fullmatch(words[-1]) and text.strip().isdecimal():
         return False
     return bool(_SECRET_WORDS.intersection(words)) or _SECRET_PAIRS.search("_".join(words)) is not None
 

@@ -274,24 +274,6 @@ class PeersRequest(TypedDict):
     rank: int
 
 
-class Started(TypedDict):
-    """Answer to `start`.
-
-    reserved: the state of the slots; None if the launch was not started. pruned, bytes: earlier launches whose logs
-    were removed, and the size of these logs. project: digest of the launch's copy; "" for none. record: the state of
-    the node, not validated (see verdict/reading.py); None if the launch was not started.
-    """
-
-    started: bool
-    error: str
-    time: float
-    reserved: Reserved | None
-    pruned: list[str]
-    bytes: int
-    project: str
-    record: Any
-
-
 # ---------------------------------------------------------------- look, logs, stop
 
 

@@ -21,17 +21,16 @@ def last(folder: str = FOLDER) -> dict[str, Any]:
 
 
 def summary(folder: str = FOLDER) -> dict[str, Any]:
-    """Return the last answer without its findings, {} if no check is scheduled."""
+    """Return the last answer without its findings, and the faults of its day; {} if no check is scheduled."""
     found = last(folder)
-    kept: dict[str, Any] = {
-        name: found[name] for name in ("when", "status", "owner", "reason", "interval") if name in found
-    }
-    return {**kept, "day": _of_day(history(folder), float(found["when"]))} if "when" in found else kept
+    if "when" in found:
+        found["day"] = _of_day(folder, float(found["when"]))
+    return {name: found[name] for name in ("when", "status", "owner", "reason", "interval", "day") if name in found}
 
 
-def _of_day(answers: list[dict[str, Any]], end: float) -> dict[str, Any]:
+def _of_day(folder: str, end: float) -> dict[str, object]:
     """Count the checks of the day before `end` (seconds since the epoch), and return the last fault of the node."""
-    day = [one for one in answers if 0 <= end - float(one.get("when", 0)) < DAY]
+    day = [one for one in history(folder) if 0 <= end - float(one.get("when", 0)) < DAY]
     faults = [one for one in day if one.get("owner") == "node"]
     latest = {name: faults[-1].get(name) for name in ("when", "reason")} if faults else {}
     return {"checks": len(day), "faults": len(faults), **latest}

@@ -9,7 +9,6 @@ ROWS = (
     Row(
         "access-paused",
         "a node is frozen",
-        "access",
         right=("access.hangs @ node2",),
         twin="stopped answering",
         strike=pause("node2"),
@@ -19,7 +18,6 @@ ROWS = (
     Row(
         "access-off",
         "a node is switched off",
-        "access",
         right=("access.host_down @ node2",),
         twin="stopped answering",
         strike=switch_off("node2"),
@@ -29,7 +27,6 @@ ROWS = (
     Row(
         "access-ssh",
         "SSH to a node is blocked; its ranks keep running",
-        "access",
         right=("access.ssh_down @ node2",),
         twin="stopped answering",
         strike=cut_off("node2", "tcp dport 22"),

@@ -13,7 +13,6 @@ ROWS = (
     Row(
         "head-filtered",
         "the head node drops packets of one node to the master port",
-        "head",
         right=("head.filtered @ node1 - node2", "head.filtered @ node1"),
         twin=TWIN,
         arguments=("--timeout=25",),
@@ -24,7 +23,6 @@ ROWS = (
     Row(
         "head-filtered-everybody",
         "the head node drops packets to the master port",
-        "head",
         right=("head.filtered @ node1",),
         twin=TWIN,
         arguments=("--timeout=25",),
@@ -34,7 +32,6 @@ ROWS = (
     Row(
         "head-rejected",
         "the head node rejects packets to the master port (TCP reset)",
-        "head",
         right=("head.rejected @ node1",),
         twin="Connection refused",
         arguments=("--timeout=25",),
@@ -44,7 +41,6 @@ ROWS = (
     Row(
         "head-prohibited",
         "the head node rejects packets to the master port (ICMP admin-prohibited)",
-        "head",
         right=("head.forbidden @ node1",),
         twin=TWIN,
         arguments=("--timeout=25",),
@@ -54,7 +50,6 @@ ROWS = (
     Row(
         "head-reply-lost",
         "replies of the head node to one node are lost",
-        "head",
         right=("head.reply_lost @ node1 - node2", "head.filtered @ node1 - node2"),
         twin=TWIN,
         arguments=("--timeout=25",),
@@ -64,7 +59,6 @@ ROWS = (
     Row(
         "head-route",
         "one node's route to the head node uses another interface",
-        "head",
         right=("head.other_route @ node1 - node2", "head.other_route @ node2"),
         twin=TWIN,
         arguments=("--timeout=25",),
@@ -74,7 +68,6 @@ ROWS = (
     Row(
         "head-not-listening",
         "the script on the head node is busy before it opens its store",
-        "absent",
         right=("absent.busy @ node1",),
         twin=TWIN,
         arguments=("--fault=sleep", "--rank=0", "--before", "--timeout=25"),
@@ -84,7 +77,6 @@ ROWS = (
     Row(
         "absent-late",
         "the script on one node is busy before the rendezvous",
-        "absent",
         right=("absent.busy @ node3",),
         twin="k/n clients joined",
         arguments=("--fault=sleep", "--rank=2", "--before", "--timeout=25"),
@@ -94,7 +86,6 @@ ROWS = (
     Row(
         "absent-filtered",
         "the head node drops packets of one of two other nodes",
-        "head",
         right=("head.filtered @ node1 - node3",),
         twin="k/n clients joined",
         arguments=("--timeout=25",),

@@ -10,7 +10,6 @@ ROWS = (
     Row(
         "network-ephemeral",
         "a node drops packets to the ports of Gloo",
-        "network",
         right=("network.ports_filtered @ node2 - node3",),  # packets back to node3's connections are dropped, too
         twin="connectFullMesh",
         arguments=("--timeout=20",),
@@ -20,7 +19,6 @@ ROWS = (
     Row(
         "network-interface-lo",
         "GLOO_SOCKET_IFNAME is lo on every node",
-        "address",
         right=("address.interface_other @ no node",),
         twin="connectFullMesh",
         arguments=("--timeout=20",),
@@ -29,7 +27,6 @@ ROWS = (
     Row(
         "network-interface-unknown",
         "GLOO_SOCKET_IFNAME names a missing interface",
-        "address",
         right=("address.interface_missing @ no node",),
         arguments=("--timeout=20",),
         variables={**BLIND_START, "launch_env": {"GLOO_SOCKET_IFNAME": "eno1"}},
@@ -38,7 +35,6 @@ ROWS = (
     Row(
         "network-black-hole",
         "large packets to one node are lost",
-        "network",
         right=("network.large_packets @ node2",),
         twin="Timed out waiting for recv",
         arguments=("--size=100000", "--timeout=20"),
@@ -48,7 +44,6 @@ ROWS = (
     Row(
         "network-slow",
         "one node's link is limited to 200 kbit/s, and a collective times out",
-        "network",
         right=("network.slow @ node2",),
         twin="Timed out waiting for recv",
         arguments=("--size=3000000", "--timeout=10"),
@@ -57,7 +52,6 @@ ROWS = (
     Row(
         "network-cut",
         "two nodes lose their connection during the launch",
-        "network",
         right=("network.ports_filtered @ node2 - node3",),
         twin="Timed out waiting for recv",
         arguments=("--timeout=15",),

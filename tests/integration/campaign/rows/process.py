@@ -27,7 +27,6 @@ ROWS = (
     Row(
         "process-raise",
         "a rank raises an exception",
-        "process",
         right=("process.exception @ node2",),
         arguments=("--fault=raise",),
         gates=("node2",),
@@ -36,7 +35,6 @@ ROWS = (
     Row(
         "process-raise-everywhere",
         "every rank raises the same exception",
-        "process",
         right=("process.exception.everywhere @ no node",),
         arguments=("--fault=key", "--rank=all"),
         gates=("node2",),
@@ -44,14 +42,12 @@ ROWS = (
     Row(
         "process-raise-before",
         "a rank raises an exception before the rendezvous",
-        "process",
         right=("process.exception @ node3",),
         arguments=("--fault=key", "--rank=2", "--before", "--timeout=30"),
     ),
     Row(
         "process-exit",
         "a rank exits with code 3",
-        "process",
         right=("process.exit @ node2",),
         arguments=("--fault=exit",),
         gates=("node2",),
@@ -59,7 +55,6 @@ ROWS = (
     Row(
         "process-exit-words",
         "a rank exits with a message",
-        "process",
         right=("process.exit @ node3",),
         arguments=("--fault=exit-words", "--rank=2"),
         gates=("node3",),
@@ -67,7 +62,6 @@ ROWS = (
     Row(
         "process-segv",
         "a rank has a segmentation fault",
-        "process",
         right=("process.crash @ node2",),
         arguments=("--fault=segv",),
         gates=("node2",),
@@ -75,7 +69,6 @@ ROWS = (
     Row(
         "process-abort",
         "native code of a rank aborts",
-        "process",
         right=("process.crash @ node1",),
         arguments=("--fault=abort", "--rank=0"),
         gates=("node1",),
@@ -83,7 +76,6 @@ ROWS = (
     Row(
         "process-killed",
         "a rank is killed with SIGKILL",
-        "process",
         right=("process.killed @ node2",),
         twin="exitcode -9",
         strike=lambda scene: hit(scene.pid(1), signal.SIGKILL),
@@ -92,7 +84,6 @@ ROWS = (
     Row(
         "process-term",
         "a rank is terminated with SIGTERM",
-        "process",
         right=("process.rank_terminated @ node2",),
         strike=lambda scene: hit(scene.pid(1), signal.SIGTERM),
         proof=gone,
@@ -100,7 +91,6 @@ ROWS = (
     Row(
         "process-worker-killed",
         "a data loader worker is killed",
-        "process",
         right=("process.worker @ node2",),
         twin="exitcode -9",
         arguments=("--fault=worker-killed",),
@@ -109,7 +99,6 @@ ROWS = (
     Row(
         "process-stopped",
         "a rank is stopped with SIGSTOP, and the launch stalls",
-        "process",
         right=("process.stopped @ node2",),
         twin="no line is written any more",
         variables=STALL,
@@ -120,7 +109,6 @@ ROWS = (
     Row(
         "process-stopped-timeout",
         "a rank is stopped with SIGSTOP, and the other ranks' collective times out",
-        "process",
         right=("process.stopped @ node2",),
         twin="Timed out waiting for recv",
         arguments=("--timeout=15",),
@@ -130,7 +118,6 @@ ROWS = (
     Row(
         "process-frozen",
         "the launch's cgroup is frozen on a node, and the launch stalls",
-        "process",
         right=("process.frozen @ node2",),
         twin="no line is written any more",
         variables=STALL,
@@ -141,7 +128,6 @@ ROWS = (
     Row(
         "process-launcher",
         "torchrun is killed on a node",
-        "process",
         right=("process.launcher @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGKILL),
         proof=gone,
@@ -149,7 +135,6 @@ ROWS = (
     Row(
         "process-unit",
         "the launch's unit is stopped on a node",
-        "process",
         right=("process.unit @ node2",),
         strike=lambda scene: scene.systemctl(scene.machines["node2"], "stop", "--no-block", scene.unit()),
         proof=gone,
@@ -157,7 +142,6 @@ ROWS = (
     Row(
         "process-file",
         "a file is missing on one node",
-        "process",
         right=("process.missing.file @ node2",),
         arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
         before=missing_on("node2", "/var/lib/muster-test-data/labels"),
@@ -166,7 +150,6 @@ ROWS = (
     Row(
         "process-permission",
         "a file on one node is not readable for the launch user",
-        "process",
         right=("process.missing.permission @ node2",),
         arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
         before=closed_on("node2", "/var/lib/muster-test-data/labels"),
@@ -175,7 +158,6 @@ ROWS = (
     Row(
         "process-library",
         "a shared library is missing on one node",
-        "process",
         right=("process.missing.library @ node2",),
         arguments=("--fault=library=/var/lib/muster-test-libraries/libmuster_test.so", "--rank=all"),
         before=library_on(("node1", "node3"), "/var/lib/muster-test-libraries/libmuster_test.so"),
@@ -184,7 +166,6 @@ ROWS = (
     Row(
         "process-launcher-told",
         "torchrun is terminated with SIGTERM on a node",
-        "process",
         right=("process.terminated @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGTERM),
         proof=gone,
@@ -192,7 +173,6 @@ ROWS = (
     Row(
         "process-hangup",
         "torchrun gets SIGHUP on a node, as when the login that started it ends",
-        "process",
         right=("process.hangup @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGHUP),
         proof=gone,
@@ -200,14 +180,12 @@ ROWS = (
     Row(
         "process-time-limit",
         "the launch reaches its time limit",
-        "process",
         right=("process.time_limit @ no node",),
         variables={"launch_time_limit": 15},
     ),
     Row(
         "process-module",
         "a module is missing on one node",
-        "process",
         right=("process.missing.package @ node2",),
         arguments=("--fault=import=muster_test_module", "--rank=all", "--before", "--timeout=30"),
         variables={"launch_env": {"PYTHONPATH": "/var/lib/muster-test-modules"}},

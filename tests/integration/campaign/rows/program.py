@@ -15,7 +15,6 @@ ROWS = (
     Row(
         "program-sleep",
         "a rank is busy elsewhere, and the launch stalls",
-        "program",
         right=("program.straggler @ node2",),
         twin="no line is written any more",
         variables=STALL,
@@ -25,7 +24,6 @@ ROWS = (
     Row(
         "program-sleep-timeout",
         "a rank is busy elsewhere, and the other ranks' collective times out",
-        "program",
         right=("program.straggler @ node2",),
         twin="Timed out waiting for recv",
         arguments=("--fault=sleep", "--timeout=15"),
@@ -34,7 +32,6 @@ ROWS = (
     Row(
         "program-spin",
         "a rank computes forever, and the launch stalls",
-        "program",
         right=("program.straggler @ node3",),
         twin="no line is written any more",
         variables=STALL,
@@ -44,7 +41,6 @@ ROWS = (
     Row(
         "program-spin-timeout",
         "a rank computes for long, and the other ranks' collective times out",
-        "program",
         right=("program.straggler @ node3",),
         twin="Timed out waiting for recv",
         arguments=("--fault=spin", "--rank=2", "--timeout=15"),
@@ -53,7 +49,6 @@ ROWS = (
     Row(
         "program-operation",
         "a rank calls a different collective",
-        "program",
         right=("program.other_operation @ node2", "program.other_operation @ no node"),
         twin="Timed out waiting for recv",
         arguments=("--fault=broadcast", "--others=barrier", "--timeout=15"),
@@ -62,7 +57,6 @@ ROWS = (
     Row(
         "program-shape",
         "a rank reduces a tensor of a different size",
-        "program",
         right=("program.other_sizes @ no node", "program.bytes @ no node"),
         arguments=("--fault=shape", "--timeout=15"),
         gates=("node2",),
@@ -71,7 +65,6 @@ ROWS = (
     Row(
         "program-type",
         "a rank reduces a tensor of a different type",
-        "program",
         right=("program.other_types @ no node", "program.bytes @ no node"),
         arguments=("--fault=type", "--timeout=15"),
         gates=("node2",),
@@ -79,14 +72,12 @@ ROWS = (
     Row(
         "program-no-group",
         "the script calls all_reduce before init_process_group",
-        "program",
         right=("program.no_group @ no node",),
         arguments=("--fault=shape", "--rank=all", "--before"),
     ),
     Row(
         "drift-code",
         "the script differs on one node",
-        "drift",
         right=("drift.code @ no node", "drift.code @ node3"),
         arguments=("--fault=shape", "--rank=all", "--timeout=15"),
         variables={"launch_script_src": None, "launch_script": OTHER_CODE},
@@ -97,7 +88,6 @@ ROWS = (
     Row(
         "program-left",
         "a rank has fewer steps and exits early",
-        "program",
         right=("program.uneven_steps @ node2",),
         twin="Connection closed by peer",
         arguments=("--fault=leave", "--timeout=30"),
@@ -106,7 +96,6 @@ ROWS = (
     Row(
         "program-parameters",
         "the model of a rank has different parameters",
-        "program",
         right=("program.other_model @ node2", "program.other_model @ no node"),
         arguments=("--fault=parameters", "--rank=all", "--timeout=30"),
         gates=("node2",),
@@ -114,7 +103,6 @@ ROWS = (
     Row(
         "program-unused",
         "a layer is not used by the loss",
-        "program",
         right=("program.unused_parameters @ no node",),
         arguments=("--fault=unused", "--rank=all"),
         gates=("node2",),
@@ -122,7 +110,6 @@ ROWS = (
     Row(
         "program-load",
         'a checkpoint of DDP is loaded into the bare model ("module." prefix)',
-        "program",
         right=("program.checkpoint.prefix @ no node",),
         arguments=("--fault=load", "--rank=all"),
         gates=("node2",),
@@ -130,7 +117,6 @@ ROWS = (
     Row(
         "program-monitored",
         "a rank does not reach a monitored barrier",
-        "program",
         right=("program.barrier @ node2", "program.straggler @ node2"),
         arguments=("--fault=sleep", "--others=monitored", "--timeout=60"),
         gates=("node2",),

@@ -12,7 +12,6 @@ ROWS = (
     Row(
         "resources-disk",
         "a rank's output disk is full",
-        "resources",
         right=("resources.disk @ node2",),
         twin="No space left on device",
         arguments=(f"--fault=fill={DATA}",),
@@ -22,7 +21,6 @@ ROWS = (
     Row(
         "resources-inodes",
         "a rank's output disk has no free inodes",
-        "resources",
         right=("resources.inodes @ node2",),
         twin="No space left on device",
         arguments=(f"--fault=many-files={DATA}",),
@@ -32,7 +30,6 @@ ROWS = (
     Row(
         "resources-read-only",
         "a rank's output disk is read-only",
-        "resources",
         right=("resources.read_only @ node2",),
         arguments=(f"--fault=fill={DATA}",),
         before=read_only("node2", DATA),
@@ -41,7 +38,6 @@ ROWS = (
     Row(
         "resources-shm",
         "/dev/shm is too small for data loader workers",
-        "resources",
         right=("resources.shared_memory @ node2",),
         twin="exitcode -9",
         arguments=("--fault=workers",),
@@ -51,7 +47,6 @@ ROWS = (
     Row(
         "resources-files",
         "a rank exceeds its limit of open files",
-        "resources",
         right=("resources.files @ node2",),
         arguments=("--fault=files=/dev/null",),
         strike=lambda scene: limit_open_files(scene, 1, 400),
@@ -61,7 +56,6 @@ ROWS = (
     Row(
         "resources-tasks",
         "a rank exceeds its node's limit of tasks",
-        "resources",
         right=("resources.tasks @ node2",),
         arguments=("--fault=threads",),
         strike=FEWER_TASKS.put,
@@ -72,7 +66,6 @@ ROWS = (
     Row(
         "resources-memory",
         "a rank uses more memory than its node has",
-        "resources",
         right=("process.memory.machine @ node2",),
         twin="exitcode -9",
         arguments=("--fault=hoard",),
@@ -84,7 +77,6 @@ ROWS = (
     Row(
         "resources-allocate",
         "a rank allocates more memory than any machine has",
-        "resources",
         right=("process.exception @ node2", "resources.memory @ node2"),
         arguments=("--fault=allocate",),
         gates=("node2",),
@@ -92,7 +84,6 @@ ROWS = (
     Row(
         "resources-cpu",
         "one node is limited to 1 % of a CPU for a while, and a collective times out",
-        "resources",
         right=("resources.processor_time @ node2",),
         twin="Timed out waiting for recv",
         arguments=("--size=12000000", "--timeout=4"),
