@@ -36,7 +36,8 @@ options:
     description: Number of GPUs of the node. If more GPUs are detected, their number is used.
     type: int
     default: 0
-extends_documentation_fragment: [module_options.posix, action_common_attributes, role_options.launch_users, module_options.node, module_options.mode]
+extends_documentation_fragment:
+  [module_options.posix, action_common_attributes, role_options.launch_users, module_options.node, module_options.mode]
 """
 
 EXAMPLES = r"""

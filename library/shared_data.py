@@ -20,7 +20,8 @@ options:
     description: Package that provides the mount helper, by file system type.
     type: dict
     default: {}
-extends_documentation_fragment: [action_common_attributes, role_options.shared_data, module_options.node, module_options.mode]
+extends_documentation_fragment:
+  [action_common_attributes, role_options.shared_data, module_options.node, module_options.mode]
 attributes:
   check_mode: {support: full, description: "Folders are not accessed in check mode, so that nothing is mounted."}
   diff_mode: {support: full}

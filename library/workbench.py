@@ -40,7 +40,8 @@ options:
     type: str
     choices: [present, absent]
     default: present
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node, module_options.mode]
+extends_documentation_fragment:
+  [module_options.posix, action_common_attributes, module_options.node, module_options.mode]
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,7 @@ from ..verdict.reading import Count, Flag, Limit, Word
 
 if TYPE_CHECKING:
     from .data import DataFacts
-    from .reservation import Holder, Occupied, Reserved
+    from .reservation import Holder, Occupied
     from .slurm_jobs import SlurmJobs
 
 
