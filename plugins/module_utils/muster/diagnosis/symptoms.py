@@ -123,6 +123,12 @@ def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
                 yield from of_line(line, end["node"], end["rank"], when, case.texts, known, final=is_final)
 
 
+def ends_with(case: LaunchCase, ids: frozenset[str]) -> bool:
+    """Return whether every log ends with one of these texts, as the logs of a hanging launch do."""
+    patterns = [re.compile(text.pattern) for text in TEXTS if text.id in ids]
+    return all(any(one.search(line) for one in patterns) for line in case.seen.get("last", ()))
+
+
 def last_words(end: RankEnd) -> list[str]:
     if (end["code"] or 0) < 0 and (died := fatal_error(end["stderr"])):
         return died.splitlines()

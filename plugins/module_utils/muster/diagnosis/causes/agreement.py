@@ -212,7 +212,7 @@ def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 def waiting(by: Sequence[Symptom]) -> set[str]:
     """Return the nodes that printed that they wait for others."""
-    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members")}
+    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members", "ray.waiting")}
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -397,7 +397,7 @@ OF_ABSENT = (
         says="the other nodes waited for {node}, where no launcher was started",
         fix="Start the launcher on {node}, or launch without {node}. List the node's processes",
         command=RUNNING,
-        symptoms=(*WAITED, "store.key", "launch.start"),
+        symptoms=(*WAITED, "store.key", "launch.start", "ray.waiting"),
         places=before_they_met(others),
         confirm=(NOT_STARTED,),
     ),
@@ -406,7 +406,7 @@ OF_ABSENT = (
         scope="node",
         says="the launcher on {node} started after the other nodes had timed out",
         fix="Start all nodes together, or increase the rendezvous timeout",
-        symptoms=(*WAITED, "store.key", "store.closed", *CALLED_HEAD),
+        symptoms=(*WAITED, "store.key", "store.closed", "ray.waiting", *CALLED_HEAD),
         places=before_they_met(others),
         confirm=(LATE,),
         instead_of=("head.nobody_listens",),

@@ -51,8 +51,9 @@ TEXTS = (
     ),
     Text(
         "gloo.timeout",
-        r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete",
-        "a peer did not take part in a collective within the timeout of the process group",
+        r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete"
+        r"|tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
+        "a peer did not take part in a collective within the timeout of the process group, or of Horovod",
         f"RuntimeError: {AT}unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete",
         RECORDED,
         victim=True,

@@ -14,6 +14,8 @@ VAGUE = frozenset(
         *("system.actor_died", "system.crashed", "system.killed"),
     }
 )
+# Ordinary lines that show where a launch hangs. They tell nothing if another line names an error.
+WHERE_IT_HANGS = frozenset({"store.members", "nccl.peer_to_peer", "nccl.ready", "before.lock"})
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
 SLOW_OR_OTHER = (
     "program.straggler",
@@ -53,7 +55,9 @@ USUAL: dict[str, tuple[str, ...]] = {
     "nccl.connect": ("network.ports_rejected", "network.ports_filtered", "address.bridge", "interference.container"),
     "nccl.system_error": ("resources.shared_memory", "network.ports_rejected", "network.ports_filtered"),
     "nccl.cuda_error": ("fabric.manager", "gpu.driver.old", "gpu.fault", "gpu.absent"),
-    "nccl.internal_error": ("drift.nccl", "drift.torch"),
+    "nccl.internal_error": ("drift.nccl", "drift.nccl_release", "drift.torch"),
+    "nccl.truncated": ("drift.nccl", "drift.environment", "program.other_sizes"),
+    "nccl.unique_id": ("absent.nccl_id", "address.nccl_interface"),
     "nccl.closed": ("network.link_lost", "network.loss"),
     "nccl.invalid_usage": ("program.device_twice",),
     "nccl.queue_pair": ("fabric.address", "fabric.port"),
@@ -75,6 +79,11 @@ USUAL: dict[str, tuple[str, ...]] = {
     "program.checkpoint_sizes": ("program.checkpoint.sizes", "drift.code", "drift.data"),
     "python.attribute_missing": ("drift.packages", "drift.torch", "drift.code"),
     "python.file_missing": ("process.missing.file", "drift.data"),
+    "python.file_corrupt": ("resources.incomplete_file", "drift.data", "resources.disk"),
+    "ray.address": ("address.other", "address.interface_other"),
+    "ray.version": ("drift.packages", "drift.python"),
+    "ray.waiting": ("absent.node", "absent.late"),
+    "ray.connect": ("network.ports_filtered", "address.interface_other", "interference.proxy"),
     "system.no_space": ("resources.disk", "resources.inodes"),
     "system.write_failed": ("resources.disk", "resources.inodes"),
     "system.worker_killed": MEMORY,
