@@ -182,7 +182,7 @@ def rank_of(line: Symptom) -> int:
 
 
 def place_among(one: JudgedCause, line: Symptom) -> int:
-    usual = USUAL.get(line.id, ())
+    usual = USUAL.get(f"{line.id} 1" if line.about.get("sequence") == "1" else line.id, ())
     return usual.index(one.cause.id) if one.cause.id in usual else len(usual)
 
 

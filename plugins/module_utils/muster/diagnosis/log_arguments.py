@@ -17,10 +17,7 @@ LAUNCHER = re.compile(
     r"|deepspeed(?:\.launcher\.launch)?)\s+(?P<rest>.+)$"
 )
 BY_TORCHRUN = ("torchrun", "torch.distributed.run")
-HINTS = (
-    *("torchrun", "launch", "torch.distributed.run", "deepspeed", " : ", "world_size", "MEMBER", "#SBATCH"),
-    *("node rank: ", "tasks at: ", "run_id: "),
-)
+HINTS = ("torchrun", "launch", "distributed", "deepspeed", " : ", "world", "MEMBER", "#SBATCH", "node rank", "run_id")
 BEFORE = re.compile(r"^\s*(?:\$|\++|export|declare -x|env)\s+|^\s+")
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|]*)(?:[\s;&]+|$)")
 VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)\}?")
@@ -29,7 +26,7 @@ CONFIGURED = re.compile(
     r"^.*?\b(?P<name>max_nodes|nproc_per_node|rdzv_endpoint|rdzv_backend|run_id)\s+: (?P<value>\S+)$"
 )
 STATED = re.compile(
-    r"num nodes: (?P<nnodes>\d{1,4}), node rank: (?P<node_rank>\d{1,4})$"
+    r"(?:num nodes: |nnodes=)(?P<nnodes>\d{1,4}),(?: num_local_procs=\d+,)? node[ _]rank(?:: |=)(?P<node_rank>\d{1,4})$"
     r"|distributed tasks at: (?P<master_addr>[\w.-]+):(?P<master_port>\d{1,5})$"
     r"|has no run_id, generated a random run_id: (?P<rdzv_id>\d+)$"
 )

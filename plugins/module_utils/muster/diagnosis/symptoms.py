@@ -101,7 +101,7 @@ def whole_launch(case: LaunchCase) -> Iterator[Symptom]:
         yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
     elif launch["ending"] == Ending.FAILED.name and launch.get("starting"):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
-    elif launch["ending"] == Ending.FAILED.name and has_vanished(case, launch["ending_node"]):
+    elif launch["ending"] == Ending.FAILED.name and launch["ending_text"] and has_vanished(case, launch["ending_node"]):
         yield Symptom("unit.ended", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 
 

@@ -380,7 +380,9 @@ def ruled_out(case: LaunchCase, decided: Decided) -> str:
 def next_step(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         one = decided.causes[0]
-        fix, command = advice(case, one), command_of(case, one, one.cause.command)
+        playbook_only = isinstance(one.cause.command, str) and not case.has_inventory
+        by_hand = check_of(case, one).get("command", "") if playbook_only else ""
+        fix, command = advice(case, one), by_hand or command_of(case, one, one.cause.command)
         return f"{fix}: {command}" if command else fix
     if decided.candidates and case.is_only_a_log:
         return f"check the first possible cause: {check_line(case, decided.candidates[0])}"

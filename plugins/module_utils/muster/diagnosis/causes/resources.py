@@ -324,7 +324,7 @@ CAUSES = (
         command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
-            *("rank.signal", "nccl.system_error"),
+            *("rank.signal", "nccl.system_error", "system.worker_killed"),
         ),
         places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),

@@ -25,10 +25,11 @@ TEXTS = (
         "before.login",
         r"Permission denied \((?:publickey|password|gssapi)|Host key verification failed|was not reachable via ssh"
         r"|REMOTE HOST IDENTIFICATION HAS CHANGED|ssh: connect to host|kex_exchange_identification"
-        r"|ssh .*returned non-zero exit status 255|ssh exited with exit code 255|Too many authentication failures",
+        r"|ssh .*returned non-zero exit status 255|ssh exited with exit code 255|Too many authentication failures"
+        r"|No authentication methods available|not a valid \w+ private key file",
         "a login to another node by SSH failed, so that nothing was started there",
         "eva@10.20.0.14: Permission denied (publickey,password).",
-        "OpenSSH 9.6; DeepSpeed: deepspeedai/DeepSpeed#4907; pdsh",
+        "OpenSSH 9.6; DeepSpeed: deepspeedai/DeepSpeed#4907; pdsh; paramiko",
     ),
     Text(
         "before.name",

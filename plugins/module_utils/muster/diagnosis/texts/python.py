@@ -96,7 +96,7 @@ TEXTS = (
         "python.usage",
         r"(?P<name>torchrun|(?<![\w.-])[\w.-]{1,100}\.py): error: (?P<what>(?:unrecognized arguments|the following"
         r" arguments|argument ).+)|You set `[\w=-]+` in (?:Lightning|your SLURM bash script)"
-        r"|There are not enough slots available|mpirun has detected an attempt to run as root"
+        r"|unrecognized option '--|There are not enough slots available|mpirun has detected an attempt to run as root"
         r"|No slot '?\w+'? specified on host|Hostfile (?:is empty|contains a bad)",
         "a program was called with unknown options, or without required options",
         "torchrun: error: unrecognized arguments: --nodes=2",

@@ -136,8 +136,7 @@ TEXTS = (
         "store.closed",
         r"[Ff]ailed to recv, got 0 bytes|(?:recvValue|sendBytes|recvVector|recvBytes) failed"
         r"|TCPStore.*(?:Broken pipe|Connection reset by peer)"
-        r"|(?:DistNetworkError|RuntimeError): (?:Broken pipe|Connection reset by peer)"
-        r"|ConnectionResetError: \[Errno 104\]",
+        r"|(?:DistNetwork|Runtime|ConnectionReset)Error: (?:\[Errno 104\] )?(?:Broken pipe|Connection reset by peer)",
         "the store on the head node ended, or the connection to it was lost",
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote"
         " server shutdown or crash?",

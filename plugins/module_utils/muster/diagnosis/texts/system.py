@@ -135,7 +135,7 @@ TEXTS = (
     Text(
         "system.actor_died",
         r"A worker died or was killed while executing a task|The actor died unexpectedly before finishing this task"
-        r"|ray\.exceptions\.OutOfMemoryError",
+        r"|ray\.exceptions\.OutOfMemoryError|Owner's node has crashed|detector has missed too many heartbeats",
         "a worker process of Ray ended without a word, most often because of the OOM killer",
         "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
         "OpenRLHF/OpenRLHF#187",
@@ -171,11 +171,11 @@ TEXTS = (
     ),
     Text(
         "shell.file_missing",
-        r"\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?:cd: )?(?P<path>[^\s:]+): No such file or directory"
-        r"|\bcan't cd to (?P<folder>\S+)",
+        r"(?:\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?:cd: )?(?=[^\s:]+: No such file or directory)"
+        r"|^Executable: (?=/\S+$))(?P<path>[^\s:]+)|\bcan't cd to (?P<folder>\S+)",
         "a folder or program does not exist at this path",
         "bash: line 1: cd: /data/job: No such file or directory",
-        "bash 5.2, dash 0.5",
+        "bash 5.2, dash 0.5, Open MPI 4.1",
     ),
     Text(
         "shell.command_missing",

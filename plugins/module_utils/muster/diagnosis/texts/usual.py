@@ -10,7 +10,7 @@ VAGUE = frozenset(
     {
         *("nccl.system_error", "nccl.cuda_error", "nccl.internal_error", "nccl.remote", "nccl.heartbeat"),
         "nccl.invalid_usage",
-        *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout"),
+        *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout", "store.closed"),
         *("system.actor_died", "system.crashed", "system.killed"),
     }
 )
@@ -51,6 +51,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "gloo.timeout": SLOW_OR_OTHER,
     "gloo.barrier": ("program.straggler", "program.barrier", "absent.rank"),
     "nccl.timeout": SLOW_OR_OTHER,
+    "nccl.timeout 1": ("program.straggler", "fabric.peer_to_peer", "program.other_operation"),  # the first collective
     "nccl.heartbeat": SLOW_OR_OTHER,
     "nccl.connect": ("network.ports_rejected", "network.ports_filtered", "address.bridge", "interference.container"),
     "nccl.system_error": ("resources.shared_memory", "network.ports_rejected", "network.ports_filtered"),
@@ -86,7 +87,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "ray.connect": ("network.ports_filtered", "address.interface_other", "interference.proxy"),
     "system.no_space": ("resources.disk", "resources.inodes"),
     "system.write_failed": ("resources.disk", "resources.inodes"),
-    "system.worker_killed": MEMORY,
+    "system.worker_killed": (*MEMORY[:2], "resources.shared_memory"),
     "system.killed": MEMORY,
     "system.actor_died": MEMORY,
     "system.tasks": ("resources.tasks",),
