@@ -12,7 +12,7 @@ from ...verdict.commands import OnNode
 from ...verdict.majority import vote
 from ...verdict.words import few, plural
 from ..arguments import SHARED, told
-from ..case import once
+from ..case import UNNAMED, once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import WITHIN, furthest, progress
 from ..questions import BY_ID
@@ -206,7 +206,7 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield every node except the head node, which waits for all other nodes. If a log names only one node, yield a
     place without a node."""
-    found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
+    found = [CausePlace(node) for node in case.nodes if node not in (case.head, UNNAMED, *waiting(by))]
     return iter(found or ([CausePlace()] if case.is_only_a_log and len(case.nodes) < 2 else []))
 
 

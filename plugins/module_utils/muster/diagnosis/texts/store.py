@@ -126,7 +126,7 @@ TEXTS = (
     Text(
         "store.in_use",
         r"listen on any local network address\. port: (?P<port>\d{1,5}).*EADDRINUSE|EADDRINUSE"
-        r"|\(errno: 98 |OSError: \[Errno 98\]|RuntimeError: Address already in use",
+        r"|\(errno: 98 |OSError: \[Errno 98\]|(?:RuntimeError|ZMQError): Address already in use",
         "another process already listens on the port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port:"
         " 28123, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",

@@ -30,9 +30,9 @@ TEXTS = (
     ),
     Text(
         "ray.connect",
-        r"failed to connect to all addresses|[Ff]ailed to connect to GCS|waiting for GCS to become available"
-        r"|NoValidAddressesFound|[Uu]nable to connect to (?:the )?horovod \w+ service",
-        "a process of Ray or Horovod cannot connect to another one, such as Ray's head node",
+        r"[Ff]ailed to connect to (?:all addresses|GCS)|waiting for GCS to become available|NoValidAddressesFound"
+        r"|[Uu]nable to connect to (?:the )?horovod \w+ service|unable to reach each other|how to route a message",
+        "a process of Ray, Horovod or Open MPI cannot connect to another one, such as Ray's head node",
         "IOError: 14: failed to connect to all addresses",
         "ray-project/ray#6662, horovod/horovod#1969; Ray's source, read",
         victim=True,
