@@ -49,7 +49,7 @@ def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    yield from (CausePlace(one.node) for one in by if one.id == "nccl.peer_to_peer")
+    yield from (CausePlace(one.node) for one in by if one.id in ("nccl.peer_to_peer", "nccl.peer_access"))
     if case.launch["backend"] == "nccl":
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 

@@ -138,7 +138,7 @@ TEXTS = (
     ),
     Text(
         "cuda.not_built",
-        r"Torch not compiled with CUDA enabled|module 'torch\._C' has no attribute '_cuda_\w+'",
+        r"Torch not compiled with CUDA enabled|doesn't have NCCL|module 'torch\._C' has no attribute '_cuda_\w+'",
         "the torch of this environment is a CPU build",
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",

@@ -87,7 +87,7 @@ TEXTS = (
     ),
     Text(
         "gloo.hostname",
-        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
+        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as|bind: Cannot assign",
         "the host name of the node does not resolve to one of its addresses, so Gloo advertises the loopback address",
         "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
         " loopback address"
