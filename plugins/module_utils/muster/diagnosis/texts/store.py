@@ -106,10 +106,11 @@ TEXTS = (
     ),
     Text(
         "store.members",
-        r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)|Multi-node training enabled: num nodes",
+        r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)|Multi-node training enabled: num nodes"
+        r"|Init (?:nccl|torch distributed) begin",
         "the rank waits for the other members of the process group",
         "initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4",
-        "Lightning; Lightning-AI/pytorch-lightning#10098",
+        "Lightning, LlamaFactory, SGLang; Lightning-AI/pytorch-lightning#10098",
         ordinary=True,
     ),
     Text(
