@@ -50,6 +50,7 @@ SECTIONS = {
     "program": "The program",
     "python": "Python",
     "system": "The kernel, the C library and the shell",
+    "tools": "Ray, Horovod and schedulers",
     "before": "Before the launch",
 }
 WITHOUT_A_LINE = "No line at all"
@@ -98,6 +99,7 @@ NEXT = {
         "",
     ),
     "nccl.mnnvl": ("Nothing: an ordinary line. It matters only if NCCL crashes", ""),
+    "nccl.ready": ("Nothing: an ordinary line. It shows where a launch hangs if it is the last one", ""),
     "nccl.locked_unlimited": ("Nothing: an ordinary line. It rules out a limit on locked memory", ""),
     "nccl.no_interface": (
         "Set NCCL_SOCKET_IFNAME to an interface that exists on every node. To list the interfaces",

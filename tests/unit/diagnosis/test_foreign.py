@@ -19,6 +19,7 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import case_of_logs
 from muster.diagnosis.log_sources import Known
+from muster.diagnosis.texts import TEXTS
 from muster.diagnosis.words import MOST_POSSIBLE, diagnosis
 
 
@@ -50,6 +51,20 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
     printed = "\n".join(diagnosis(LaunchCase(shape), decided)["lines"])
     assert [text for text in expect.get("shown", []) if text not in printed] == []
     assert "never_said" not in expect or expect["never_said"] not in printed
+
+
+# A consequence of an error of another rank, or a reason that the line itself names.
+SILENT = {"gloo.closed.timeout", "nccl.failed", "nccl.init", "nccl.work", "system.quota", "torchrun.endpoint"}
+
+
+def test_every_known_line_alone_suggests_a_cause() -> None:
+    """Users paste single lines, without the rank and the node."""
+    silent = set()
+    for text in TEXTS:
+        decided = decide(LaunchCase(case_of_logs({"job.log": text.example}, [])), CAUSES)
+        if not (text.ordinary or decided.causes or decided.candidates):
+            silent.add(text.id)
+    assert silent == SILENT
 
 
 def test_arbitrary_text_can_be_parsed() -> None:

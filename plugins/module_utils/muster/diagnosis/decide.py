@@ -19,7 +19,7 @@ from . import symptoms
 from .case import once
 from .model import NEAREST, CauseAnswer, not_looked, yes
 from .texts import TEXTS
-from .texts.usual import USUAL, VAGUE
+from .texts.usual import USUAL, VAGUE, WHERE_IT_HANGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,11 +103,16 @@ def plainly(question: Question, case: LaunchCase, place: CausePlace) -> CauseAns
 def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     seen = symptoms.read(case)
     telling = [one for one in seen if not follows(case, one)]
-    telling = [one for one in telling if one.id not in ORDINARY] or telling
+    ordinary = [one for one in telling if one.id in ORDINARY]
+    telling = [one for one in telling if one.id not in ORDINARY]
+    hints = [one for one in ordinary if one.id not in WHERE_IT_HANGS]
+    if {one.id for one in telling} <= {"launch.stalled"} and symptoms.ends_with(case, ORDINARY):
+        telling += ordinary
     found = [
         judge(case, cause, place, by, ask)
         for cause in causes
-        if (by := tuple(one for one in telling if one.id in cause.symptoms))
+        if any(one.id in cause.symptoms for one in telling)
+        for by in [tuple(one for one in (*telling, *hints) if one.id in cause.symptoms)]
         for place in dict.fromkeys(cause.places(case, by))
     ]
     lines = [one for one in seen if one.id not in symptoms.OTHERS]
@@ -164,7 +169,8 @@ def usual_first(one: JudgedCause, breadth: Mapping[str, int]) -> tuple[object, .
     connections, handled errors and causes against which the log speaks come last."""
     lines = [each for each in one.by if concerns(each, one.place)] or one.by
     told = min(
-        (not each.counts, each.victim, rank_of(each), breadth[each.id], place_among(one, each)) for each in lines
+        (not (each.counts or each.id in ORDINARY), each.victim, rank_of(each), breadth[each.id], place_among(one, each))
+        for each in lines
     )
     silent = {answer.word for question, answer in one.answers if question in one.cause.confirm} == {"no"}
     return (one.cause.restates, not one.proofs, silent, told, NEAREST.index(one.cause.scope))
@@ -176,7 +182,7 @@ def rank_of(line: Symptom) -> int:
 
 
 def place_among(one: JudgedCause, line: Symptom) -> int:
-    usual = USUAL.get(line.id, ())
+    usual = USUAL.get(f"{line.id} 1" if line.about.get("sequence") == "1" else line.id, ())
     return usual.index(one.cause.id) if one.cause.id in usual else len(usual)
 
 

@@ -340,12 +340,13 @@ class NodeEnd(TypedDict):
 
 class MoreEvidence(TypedDict, total=False):
     """Evidence that only some cases have. unanswered: by node and question, the reason why a command of the site rules
-    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names. boots: by lost
-    node, its boot_id after it responded again. paths: by node and path, how the launch user can access it: e (exists),
-    r and w."""
+    returned no answer. told: by node, the launch arguments that logs contain, under torchrun's names. last: the last
+    lines of these logs. boots: by lost node, its boot_id after it responded again. paths: by node and path, how the
+    launch user can access it: e (exists), r and w."""
 
     unanswered: dict[str, dict[str, str]]
     told: dict[str, dict[str, str]]
+    last: list[str]
     boots: dict[str, str]
     paths: dict[str, dict[str, str]]
 

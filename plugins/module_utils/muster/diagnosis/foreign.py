@@ -57,7 +57,8 @@ def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
     names = dict.fromkeys((*told, *(source.node for source in lines.lines if not source.kind)))
     nodes = [node_end(node, lines.lines.get(LineSource(node), ())) for node in names]
     shape = shape_of(launch, list(rank_ends(lines, planned)), nodes, Gathered())
-    return {**shape, "told": {node: options for node, options in told.items() if options}}
+    last = [line for text in logs.values() if (line := text.rstrip().rpartition("\n")[2])]
+    return {**shape, "told": {node: options for node, options in told.items() if options}, "last": last}
 
 
 def meeting(lines: ForeignLines, told: Sequence[Mapping[str, str]]) -> tuple[str, int]:

@@ -17,13 +17,18 @@ LAUNCHER = re.compile(
     r"|deepspeed(?:\.launcher\.launch)?)\s+(?P<rest>.+)$"
 )
 BY_TORCHRUN = ("torchrun", "torch.distributed.run")
-HINTS = ("torchrun", "launch", "torch.distributed.run", "deepspeed", " : ", "world_size", "MEMBER", "#SBATCH")
+HINTS = ("torchrun", "launch", "distributed", "deepspeed", " : ", "world", "MEMBER", "#SBATCH", "node rank", "run_id")
 BEFORE = re.compile(r"^\s*(?:\$|\++|export|declare -x|env)\s+|^\s+")
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|]*)(?:[\s;&]+|$)")
 VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)\}?")
 BATCH_NODES = re.compile(r"^#SBATCH\s+(?:--nodes[= ]|-N ?)(?P<count>\d{1,4})")
 CONFIGURED = re.compile(
     r"^.*?\b(?P<name>max_nodes|nproc_per_node|rdzv_endpoint|rdzv_backend|run_id)\s+: (?P<value>\S+)$"
+)
+STATED = re.compile(
+    r"(?:num nodes: |nnodes=)(?P<nnodes>\d{1,4}),(?: num_local_procs=\d+,)? node[ _]rank(?:: |=)(?P<node_rank>\d{1,4})$"
+    r"|distributed tasks at: (?P<master_addr>[\w.-]+):(?P<master_port>\d{1,5})$"
+    r"|has no run_id, generated a random run_id: (?P<rdzv_id>\d+)$"
 )
 WORLD = re.compile(r"\bworld_size[=:] ?(?P<size>\d{1,6})\b|MEMBER: \d+/(?P<members>\d{1,6})")
 # Variables that launch scripts and launchers read. RANK is left out: it is the rank of a process for torch, and of a
@@ -51,6 +56,8 @@ def arguments_in(lines: Iterable[str]) -> tuple[dict[str, str], bool]:
             is_torchrun = command["name"] in BY_TORCHRUN
             static = is_torchrun and "nnodes" in options and not options.keys() & {"rdzv_backend", "rdzv_endpoint"}
             found.update({**DEFAULTS, **options} if static else options)
+        elif stated := STATED.search(line):
+            found.update({name: value for name, value in stated.groupdict().items() if value})
         elif configured:
             launched = is_torchrun = True
             found.setdefault(MEANT.get(configured["name"], configured["name"]), configured["value"])

@@ -43,7 +43,7 @@ UNKNOWN_SIDE = "dropped"
 # Packets that a node sends the wrong way.
 ASTRAY = ("net.peer.other_interface", "net.peer.neighbour")
 STILL = ("T", "t", "D")
-CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
+CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh", "ray.connect")
 CUT = (
     *("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed"),
     *("nccl.timeout", "nccl.closed"),

@@ -101,7 +101,7 @@ def whole_launch(case: LaunchCase) -> Iterator[Symptom]:
         yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
     elif launch["ending"] == Ending.FAILED.name and launch.get("starting"):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
-    elif launch["ending"] == Ending.FAILED.name and has_vanished(case, launch["ending_node"]):
+    elif launch["ending"] == Ending.FAILED.name and launch["ending_text"] and has_vanished(case, launch["ending_node"]):
         yield Symptom("unit.ended", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 
 
@@ -121,6 +121,12 @@ def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
         for lines, is_final in ((final, True), (before, False)):
             for line in lines if known else ():
                 yield from of_line(line, end["node"], end["rank"], when, case.texts, known, final=is_final)
+
+
+def ends_with(case: LaunchCase, ids: frozenset[str]) -> bool:
+    """Return whether every log ends with one of these texts, as the logs of a hanging launch do."""
+    patterns = [re.compile(text.pattern) for text in TEXTS if text.id in ids]
+    return all(any(one.search(line) for one in patterns) for line in case.seen.get("last", ()))
 
 
 def last_words(end: RankEnd) -> list[str]:

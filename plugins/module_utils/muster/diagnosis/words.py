@@ -39,8 +39,10 @@ SYMPTOM, WHERE, CAUSE, RULED_OUT, NEXT_STEP = "Symptom", "Where", "Cause", "Rule
 EVERY_NODE = "every node"
 NOWHERE = "no particular node: all nodes show the same symptoms"
 POSSIBLE_CAUSES = "unknown; possible causes, the most usual first:"
+UNEXPLAINED = re.compile(r"rror\b|xception\b|\bFATAL\b|\bWARN\b|[Ff]ailed|[Tt]imed out|\bKilled\b")
+MORE_OUTPUT = "export NCCL_DEBUG=INFO TORCH_CPP_LOG_LEVEL=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL"
 NAMES = "node|peer|rank|what|path|address|port"
-PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,300}")
+PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+=-]{1,300}")
 # Checks without an inventory, in place of playbooks.
 BY_HAND = {
     playbook("site.yml", tags="network"): OnNode("nft list ruleset", become=True),
@@ -301,11 +303,18 @@ def symptom(case: LaunchCase, seen: Sequence[Symptom]) -> str:
     own = [one for one in worded if not one.victim and one.final] or worded
     first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
     if first is None:
-        return case.launch["ending_text"] or "no error was recorded"
+        return case.launch["ending_text"] or unexplained(case) or "no error was recorded"
     rank = "" if first.rank is None else f"rank {first.rank}"
     place = ", ".join(part for part in (rank, first.node) if part and part != UNNAMED)
     line = f"{first.line}{more_words(case, first)}"
     return f"{place}: {line}" if place else line
+
+
+def unexplained(case: LaunchCase) -> str:
+    """Return the last line of a log that reports an error, although no known line is in the log."""
+    logs = [*(one["stderr"] for one in case.seen["ranks"]), *(one["log"] for one in case.seen["nodes"])]
+    lines = [line.strip() for log in logs for line in log.splitlines() if UNEXPLAINED.search(line)]
+    return f"no known message; the last line that reports an error: {cut(lines[-1])}" if lines else ""
 
 
 def wordless(symptom: Symptom) -> bool:
@@ -371,7 +380,9 @@ def ruled_out(case: LaunchCase, decided: Decided) -> str:
 def next_step(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         one = decided.causes[0]
-        fix, command = advice(case, one), command_of(case, one, one.cause.command)
+        playbook_only = isinstance(one.cause.command, str) and not case.has_inventory
+        by_hand = check_of(case, one).get("command", "") if playbook_only else ""
+        fix, command = advice(case, one), by_hand or command_of(case, one, one.cause.command)
         return f"{fix}: {command}" if command else fix
     if decided.candidates and case.is_only_a_log:
         return f"check the first possible cause: {check_line(case, decided.candidates[0])}"
@@ -379,4 +390,6 @@ def next_step(case: LaunchCase, decided: Decided) -> str:
         for question in one.open_questions:
             if command := command_of(case, one, question.command):
                 return f"to distinguish these causes, run: {command}"
+    if case.is_only_a_log:
+        return f"collect the logs of all ranks. If they do not show the cause, launch again after: {MORE_OUTPUT}"
     return "keep the logs; Muster has no further check for these symptoms"

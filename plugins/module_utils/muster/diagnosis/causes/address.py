@@ -24,7 +24,7 @@ OF_ENGINES = [
     *map(ipaddress.ip_network, ("10.88.0.0/16", "10.244.0.0/16", "192.168.122.0/24")),
 ]
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
-ADVERTISED = (*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout", "gloo.timeout")
+ADVERTISED = (*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout", "gloo.timeout", "ray.address")
 NAME_IT = "Set the variable to the interface of the training network, or unset it. List the interfaces of the node"
 ADDRESSES = OnNode("ip -brief address")
 
@@ -57,6 +57,13 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(one.node) for one in by if one.node and (one.rank is not None or case.is_only_a_log))
 
 
+def where_nccl_began(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the nodes that reported the error. NCCL looks for an interface first on the rank that creates its ID."""
+    creators = [case.node_of(int(one.about.get("rank", 0))) for one in by if one.id == "nccl.unique_id"]
+    yield from map(CausePlace, filter(None, creators))
+    yield from where_met(case, [one for one in by if one.id != "nccl.unique_id"])
+
+
 def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     return (CausePlace(node) for node in case.nodes)
@@ -82,6 +89,9 @@ def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         holders = holding(case, address)
         if holders or not case.is_only_a_log:
             yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
+    for one in by:
+        if one.id == "ray.address":
+            yield CausePlace(one.node, what=one.about.get("address", ""))
 
 
 def by_many(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -222,8 +232,8 @@ CAUSES = (
         says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME is wrong, or no interface is up",
         fix=NAME_IT,
         command=ADDRESSES,
-        symptoms=("nccl.no_interface", "nccl.system_error"),
-        places=where_met,
+        symptoms=("nccl.no_interface", "nccl.system_error", "nccl.unique_id"),
+        places=where_nccl_began,
         confirm=(
             Question(
                 "address.nccl",
@@ -237,7 +247,7 @@ CAUSES = (
     Cause(
         "address.interface_other",
         scope="node",
-        says="an environment variable on {node} selects an interface outside the training network",
+        says="a variable on {node}, or a program without one, selects an interface outside the training network",
         fix=NAME_IT,
         command=ADDRESSES,
         symptoms=ADVERTISED,
@@ -270,7 +280,7 @@ CAUSES = (
         scope="config",
         says="ranks advertise {what}, an address that several nodes share (typical of a container bridge)",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
-        symptoms=ADVERTISED,
+        symptoms=(*ADVERTISED, "nccl.system_error", "nccl.bridge"),
         places=by_many,
         command=ADDRESSES,
         confirm=(
@@ -281,7 +291,7 @@ CAUSES = (
     Cause(
         "address.other",
         scope="node",
-        says="{node} advertises {what}, which is not its address in the training network",
+        says="{node} advertises an address ({what}) that is not its address in the training network",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         command=ADDRESSES,
         symptoms=ADVERTISED,

@@ -12,7 +12,7 @@ from ...verdict.commands import OnNode
 from ...verdict.majority import vote
 from ...verdict.words import few, plural
 from ..arguments import SHARED, told
-from ..case import once
+from ..case import UNNAMED, once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import WITHIN, furthest, progress
 from ..questions import BY_ID
@@ -206,13 +206,13 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield every node except the head node, which waits for all other nodes. If a log names only one node, yield a
     place without a node."""
-    found = [CausePlace(node) for node in case.nodes if node != case.head and node not in waiting(by)]
+    found = [CausePlace(node) for node in case.nodes if node not in (case.head, UNNAMED, *waiting(by))]
     return iter(found or ([CausePlace()] if case.is_only_a_log and len(case.nodes) < 2 else []))
 
 
 def waiting(by: Sequence[Symptom]) -> set[str]:
     """Return the nodes that printed that they wait for others."""
-    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members")}
+    return {one.node for one in by if one.id in ("store.clients", "store.timeout", "store.members", "ray.waiting")}
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -397,7 +397,7 @@ OF_ABSENT = (
         says="the other nodes waited for {node}, where no launcher was started",
         fix="Start the launcher on {node}, or launch without {node}. List the node's processes",
         command=RUNNING,
-        symptoms=(*WAITED, "store.key", "launch.start"),
+        symptoms=(*WAITED, "store.key", "launch.start", "ray.waiting"),
         places=before_they_met(others),
         confirm=(NOT_STARTED,),
     ),
@@ -406,7 +406,7 @@ OF_ABSENT = (
         scope="node",
         says="the launcher on {node} started after the other nodes had timed out",
         fix="Start all nodes together, or increase the rendezvous timeout",
-        symptoms=(*WAITED, "store.key", "store.closed", *CALLED_HEAD),
+        symptoms=(*WAITED, "store.key", "store.closed", "ray.waiting", *CALLED_HEAD),
         places=before_they_met(others),
         confirm=(LATE,),
         instead_of=("head.nobody_listens",),

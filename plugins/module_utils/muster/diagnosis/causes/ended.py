@@ -195,8 +195,8 @@ def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def ranks_of_workers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    return (CausePlace(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and one.final)
+    known = [one for one in by if (one.id == "system.worker_crashed" if case.is_only_a_log else one.rank is not None)]
+    return (CausePlace(one.node, rank=one.rank, what=one.line) for one in known if one.final)
 
 
 def worker_ended(case: LaunchCase, place: CausePlace) -> CauseAnswer:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from .. import progress
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import printed
 from .gpu import found, where_met
 from .program import others_waited, own_end
 
@@ -50,15 +49,14 @@ def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
+    yield from (CausePlace(one.node) for one in by if one.id in ("nccl.peer_to_peer", "nccl.peer_access"))
     if case.launch["backend"] == "nccl":
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
 
 def with_multi_node_nvlink(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield the nodes where multi-node NVLink failed, or where a process failed in another way while NCCL used it."""
-    users = [node for node, ids in printed(case).items() if "nccl.mnnvl" in ids]
-    return where_met(case, [one for one in by if one.id == "nccl.imex" or one.node in users])
+    return where_met(case, [one for one in by if one.id in ("nccl.imex", "nccl.mnnvl")])
 
 
 PORT = Question("rdma.port", "did an RDMA port of {node} go down?", port_went_down, OnNode("rdma link show"))
@@ -107,7 +105,7 @@ CAUSES = (
         fix="Check the IMEX service and /dev/nvidia-caps-imex-channels (also in the container), or launch with"
         " NCCL_MNNVL_ENABLE=0 in launch_env",
         command=OnNode("systemctl status nvidia-imex", become=True),
-        symptoms=("nccl.imex", "nccl.cuda_error", "system.crashed"),
+        symptoms=("nccl.imex", "nccl.cuda_error", "system.crashed", "nccl.mnnvl"),
         places=with_multi_node_nvlink,
         confirm=(),
     ),
@@ -142,7 +140,7 @@ CAUSES = (
         scope="node",
         says="GPUs of {node} cannot access each other's memory: ACS or the IOMMU redirects PCIe transfers",
         fix="Disable ACS and IOMMU translation, or launch with NCCL_P2P_DISABLE=1 in launch_env",
-        symptoms=("launch.stalled", "nccl.timeout", "nccl.heartbeat", "nccl.peer_access"),
+        symptoms=("launch.stalled", "nccl.timeout", "nccl.heartbeat", "nccl.peer_access", "nccl.peer_to_peer"),
         places=with_several_gpus,
         confirm=(),
         support=(

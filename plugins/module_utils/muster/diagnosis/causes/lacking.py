@@ -133,7 +133,7 @@ CAUSES = (
         "process.missing.file",
         scope="node",
         says="{what} is missing on {node}",
-        fix="Copy the file to the same path on every node, or use a path on shared storage. Check the path",
+        fix="Copy the file to the same path on all nodes, or use a path on shared storage. Check the path",
         command=OnNode("ls -ld {path}"),
         symptoms=MISSING_FILE,
         places=nodes_without("path"),

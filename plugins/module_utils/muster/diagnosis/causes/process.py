@@ -179,6 +179,8 @@ def crashed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
+    if case.is_only_a_log and place.what == "SIGBUS":
+        return not_looked("SIGBUS also ends a process if shared memory or a disk is full")
     return yes(f"exit code {end['code']} ({place.what})", "launcher record of the rank") if end["code"] < 0 else no()
 
 

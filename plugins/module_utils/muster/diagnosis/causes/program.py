@@ -326,7 +326,7 @@ CAUSES = (
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Yield the node if all ranks that failed were on this node; otherwise a place without a node."""
-    nodes = {one.node for one in by if one.rank is not None and one.final}
+    nodes = {one.node for one in by if (one.rank is not None or case.is_only_a_log) and one.final}
     if nodes:
         yield CausePlace(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "")
 

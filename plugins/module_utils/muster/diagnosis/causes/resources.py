@@ -51,8 +51,8 @@ def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CauseP
 
 
 def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del case
-    return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+    known = [one for one in by if one.rank is not None or case.is_only_a_log]
+    return (CausePlace(one.node, rank=one.rank) for one in known if one.node and one.final)
 
 
 # ---------------------------------------------------------------- disks
@@ -324,7 +324,7 @@ CAUSES = (
         command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
-            *("rank.signal", "nccl.system_error"),
+            *("rank.signal", "nccl.system_error", "system.worker_killed"),
         ),
         places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),

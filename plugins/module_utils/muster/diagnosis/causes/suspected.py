@@ -54,9 +54,51 @@ CAUSES = (
     ),
     suspected(
         *("fabric.plugin", "gpu", "nccl.plugin", "fi_info -l"),
-        "NCCL's network plugin for libfabric (AWS EFA) failed on {node}",
-        "Install matching versions of the EFA driver, libfabric and the plugin, and give the process access to"
-        " /dev/infiniband. List the providers",
+        "NCCL's network plugin for libfabric (AWS EFA) failed on {node}: versions, access, or the security group",
+        "Allow all traffic from and to the security group itself (inbound and outbound), install matching versions of"
+        " the EFA driver, libfabric and the plugin, and give the process access to /dev/infiniband. List the providers",
+    ),
+    suspected(
+        *("fabric.gpu_direct", "gpu", "nccl.gpu_direct", "lsmod"),
+        "the network card of {node} cannot use GPU memory (GPUDirect RDMA): nvidia-peermem or DMA-BUF is missing",
+        "Load nvidia-peermem, or install drivers that support DMA-BUF. NCCL_DMABUF_ENABLE=0 or NCCL_NET_GDR_LEVEL=LOC"
+        " avoids it. List the modules",
+    ),
+    suspected(
+        *("program.nccl_algorithm", "program", "nccl.algorithm", "grep -s NCCL_ /etc/nccl.conf"),
+        "NCCL_ALGO or NCCL_PROTO forces an algorithm that NCCL cannot use on these nodes",
+        "Unset NCCL_ALGO and NCCL_PROTO, also in nccl.conf. Show its settings",
+    ),
+    suspected(
+        *("drift.nccl_release", "drift", "nccl.internal_error", "python3 -m torch.utils.collect_env"),
+        "the NCCL release on {node} has a fault, or is older than the GPUs or the driver",
+        "Try a newer NCCL release, which the newest build of torch contains. Show the versions",
+    ),
+    suspected(
+        *("program.layout", "program", "program.layout", "nvidia-smi --list-gpus"),
+        "the batch sizes or parallel sizes do not fit the number of ranks",
+        "Choose sizes whose products match the number of ranks, and check that all ranks were started. List the GPUs",
+    ),
+    suspected(
+        *("program.checkpoint.ranks", "program", "program.checkpoint_ranks", "nvidia-smi --list-gpus"),
+        "the checkpoint was saved with another number of ranks, or another data-parallel size, than this launch has",
+        "Load it with the same number of ranks, or convert it (DeepSpeed: universal checkpoint). List the GPUs",
+    ),
+    suspected(
+        *("program.same_path", "program", "program.same_path", ""),
+        "several ranks create the same path at the same time ({what})",
+        "Let one rank of each node create the path while the others wait, or accept an existing path (exist_ok=True)",
+    ),
+    suspected(
+        *("resources.incomplete_file", "resources", "python.file_corrupt", "df -h"),
+        "a file that {node} reads is incomplete or corrupt, for example after an interrupted copy or a full disk",
+        "Copy or download the file again, and compare its size and checksum between the nodes. Show the free space",
+    ),
+    suspected(
+        *("process.preempted", "process", "system.preempted", "journalctl --lines=50"),
+        "the scheduler or the cloud provider ended the job: preemption, eviction or a failed node",
+        "Submit the job again, and save checkpoints in the script. Show the journal",
+        become=True,
     ),
     suspected(
         *("gpu.profiling", "gpu", "cuda.profiling", "cat /proc/driver/nvidia/params"),
@@ -73,7 +115,8 @@ CAUSES = (
     suspected(
         *("access.download", "access", "python.download", "curl -sSI https://{what}"),
         "{node} cannot download files from a server ({what})",
-        "Download the files beforehand to a path that every node has, or let the nodes reach the server. Test it",
+        "Download the files beforehand to a path that every node has, or let the nodes reach the server and log in to"
+        " it. Test it",
     ),
     before(
         *("module", "dkms status"),
@@ -84,6 +127,17 @@ CAUSES = (
         *("packages", "dpkg --audit"),
         "the package manager on {node} could not install a package",
         "Repair the packages and their sources, and wait for other runs of apt. Show what is not completely installed",
+    ),
+    before(
+        *("name", "getent hosts {what}"),
+        "the name of another node ({what}) could not be resolved",
+        "Let all nodes resolve the names of the others (DNS or /etc/hosts), and wait until new names resolve. Test it",
+    ),
+    before(
+        *("lock", "ps -eo pid,stat,user,lstart,args"),
+        "a lock file of a killed build of an extension remained on {node}, and every launch waits for it",
+        "Delete the file `lock` in the folder of the extension (~/.cache/torch_extensions) if no process builds it."
+        " List the processes",
     ),
     before(
         *("extension", "nvcc --version"),

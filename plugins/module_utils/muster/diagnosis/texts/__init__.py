@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import before, cuda, gloo, nccl, program, python, store, system
+from . import before, cuda, gloo, nccl, program, python, store, system, tools
 
 TEXTS = (
     *(*store.TEXTS, *gloo.TEXTS, *nccl.TEXTS, *cuda.TEXTS),
-    *(*program.TEXTS, *python.TEXTS, *system.TEXTS, *before.TEXTS),
+    *(*program.TEXTS, *python.TEXTS, *system.TEXTS, *tools.TEXTS, *before.TEXTS),
 )

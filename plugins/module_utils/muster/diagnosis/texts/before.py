@@ -24,11 +24,27 @@ TEXTS = (
     Text(
         "before.login",
         r"Permission denied \((?:publickey|password|gssapi)|Host key verification failed|was not reachable via ssh"
-        r"|REMOTE HOST IDENTIFICATION HAS CHANGED|ssh: (?:connect to host|Could not resolve hostname)"
-        r"|ssh .*returned non-zero exit status 255|ssh exited with exit code 255|Too many authentication failures",
+        r"|REMOTE HOST IDENTIFICATION HAS CHANGED|ssh: connect to host|kex_exchange_identification"
+        r"|ssh .*returned non-zero exit status 255|ssh exited with exit code 255|Too many authentication failures"
+        r"|No authentication methods available|not a valid \w+ private key file",
         "a login to another node by SSH failed, so that nothing was started there",
         "eva@10.20.0.14: Permission denied (publickey,password).",
-        "OpenSSH 9.6; DeepSpeed: deepspeedai/DeepSpeed#4907; pdsh",
+        "OpenSSH 9.6; DeepSpeed: deepspeedai/DeepSpeed#4907; pdsh; paramiko",
+    ),
+    Text(
+        "before.name",
+        r"ssh: Could not resolve hostname (?P<name>[\w.-]+)|nslookup: can't resolve '(?P<asked>[\w.-]+)'",
+        "the name of another node or pod could not be resolved",
+        "ssh: Could not resolve hostname job-worker-5.job: Name or service not known",
+        "OpenSSH 9.6; volcano-sh/volcano#2226",
+    ),
+    Text(
+        "before.lock",
+        r"as PyTorch extensions root\.\.\.$|Lock file exists in build directory",
+        "torch builds an extension, or waits for the process that builds it",
+        "Using /root/.cache/torch_extensions/py311_cu128 as PyTorch extensions root...",
+        "torch/utils/file_baton.py; pytorch/pytorch#189245",
+        ordinary=True,
     ),
     Text(
         "before.extension",
@@ -40,8 +56,9 @@ TEXTS = (
     ),
     Text(
         "before.container",
-        r"could not select device driver .*gpu|nvidia-container-cli: |unknown or invalid runtime name: nvidia",
-        "a container could not be started with GPUs",
+        r"could not select device driver .*gpu|nvidia-container-cli: |unknown or invalid runtime name: nvidia"
+        r"|pyxis: (?:container start failed|failed to import)|\b(?:ImagePullBackOff|ErrImagePull)\b",
+        "a container could not be started with GPUs, or its image could not be loaded",
         'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
         "Docker; NVIDIA container toolkit; read, not run",
     ),

@@ -23,8 +23,8 @@ TEXTS = (
     ),
     Text(
         "cuda.not_enough_memory",
-        r"CUDA error: out of memory|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|CUDNN_STATUS_ALLOC_FAILED"
-        r"|Cuda failure (?:\d+ )?'?out of memory",
+        r"CUDA error: out of memory|CU(?:BLAS|DNN)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)"
+        r"|Cuda failure (?:\d+ )?'?out of memory|Free memory on device .{0,80} is less than desired GPU memory",
         "the GPU memory was full when a library requested memory without torch's allocator",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,
@@ -47,14 +47,16 @@ TEXTS = (
     ),
     Text(
         "cuda.no_code",
-        r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install",
+        r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install"
+        r"|device kernel image is invalid|ptxas fatal\s*: Value 'sm_\w+' is not defined",
         "torch, or an extension, was not built for this GPU model",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "observed on an H100: torch 2.11, driver 580, code for sm_75; other form: torch 2.13, torch/cuda/__init__.py",
     ),
     Text(
         "cuda.driver_old",
-        r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
+        r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old"
+        r"|PTX was compiled with an unsupported toolchain",
         "the driver is too old for this torch build",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU"
         " driver",
@@ -136,7 +138,7 @@ TEXTS = (
     ),
     Text(
         "cuda.not_built",
-        r"Torch not compiled with CUDA enabled|module 'torch\._C' has no attribute '_cuda_\w+'",
+        r"Torch not compiled with CUDA enabled|doesn't have NCCL|module 'torch\._C' has no attribute '_cuda_\w+'",
         "the torch of this environment is a CPU build",
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",
@@ -151,15 +153,14 @@ TEXTS = (
     Text(
         "cuda.driver_mismatch",
         r"Driver/library version mismatch|forward compatibility was attempted on non supported HW"
-        r"|API mismatch: the client has the version",
+        r"|API mismatch: the client has the version|unsupported display driver / cuda driver combination",
         "the libraries of the driver and its kernel module have different versions",
         "Failed to initialize NVML: Driver/library version mismatch",
         "nvidia-smi; cudaErrorCompatNotSupportedOnDevice in CUDA's documentation",
     ),
     Text(
         "cuda.too_few",
-        r"[Bb]ut your machine only has|is larger than the number of available GPUs"
-        r"|number of required GPUs exceeds the total number of available GPUs",
+        r"[Bb]ut your machine only has|is larger than the number of available GPUs",
         "the launch asks for more GPUs than are visible",
         "MisconfigurationException: You requested gpu: [0, 1] But your machine only has: [0]",
         "Lightning; vLLM",

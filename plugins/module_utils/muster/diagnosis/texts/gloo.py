@@ -15,17 +15,17 @@ AT = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 TEXTS = (
     Text(
         "gloo.connect.refused",
-        rf"SO_ERROR: Connection refused, remote={BRACKETS}"
-        rf"|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
+        r"(?:SO_ERROR: Connection refused, remote=\[|\bconnect\(\) to (?=[\d.]+ failed: Connection refused))"
+        r"(?P<address>[0-9a-fA-F.:]+)|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
         "the address that another rank advertised responds, but no process listens on the port",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: Connection"
         " refused, remote=[127.0.0.1]:8091$0",
-        f"{RECORDED}; ray-project/ray#37461, pytorch/pytorch#108732",
+        f"{RECORDED}; ray-project/ray#37461, pytorch/pytorch#108732; Open MPI 4: btl_tcp_endpoint.c",
         victim=True,
     ),
     Text(
         "gloo.connect.no_host",
-        rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}",
+        rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}|connect.. to \S+ failed: No route",
         "there is no route to the address that another rank advertised, or a firewall rejects the connection",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: No route to"
         " host, remote=[10.203.26.11]:3495$1",
@@ -35,7 +35,7 @@ TEXTS = (
     Text(
         "gloo.connect.timeout",
         rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out,"
-        rf" remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
+        rf" remote=\[(?P<called>[0-9a-fA-F.:]+)\]|\bconnect\(\) to \S+ failed: Connection timed out",
         "ranks cannot connect to each other at the advertised addresses and ephemeral ports",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.h:311] Connect timeout [10.203.26.12]:22727",
         RECORDED,
@@ -51,8 +51,9 @@ TEXTS = (
     ),
     Text(
         "gloo.timeout",
-        r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete",
-        "a peer did not take part in a collective within the timeout of the process group",
+        r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete"
+        r"|tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
+        "a peer did not take part in a collective within the timeout of the process group, or of Horovod",
         f"RuntimeError: {AT}unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete",
         RECORDED,
         victim=True,
@@ -86,7 +87,7 @@ TEXTS = (
     ),
     Text(
         "gloo.hostname",
-        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
+        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as|bind: Cannot assign",
         "the host name of the node does not resolve to one of its addresses, so Gloo advertises the loopback address",
         "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
         " loopback address"

@@ -42,8 +42,8 @@ TEXTS = (
     ),
     Text(
         "nccl.heartbeat",
-        r"Heartbeat monitor timed out|ProcessGroupNCCL's watchdog got stuck",
-        "torch's watchdog was blocked for a long time, usually because a CUDA or NCCL call hangs",
+        r"Heartbeat monitor timed out|ProcessGroupNCCL's watchdog got stuck|No available shared memory broadcast block",
+        "torch's watchdog, or a worker of vLLM, was blocked for a long time, usually because a CUDA or NCCL call hangs",
         "[PG ID 0 PG GUID 0(default_pg) Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making"
         " progress in monitoring enqueued collectives.",
         "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
@@ -66,7 +66,8 @@ TEXTS = (
     ),
     Text(
         "nccl.system_error",
-        r"unhandled system error|ncclSystemError",
+        r"unhandled system error|ncclSystemError|NCCL WARN .{0,40}(?:Error encountered progressing operation=Connect"
+        r"|Failed to execute operation Connect)",
         "NCCL's call to the operating system or a network library failed; the NCCL WARN lines above name the call",
         "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details),"
         " NCCL version 2.25.1",
@@ -82,8 +83,8 @@ TEXTS = (
     ),
     Text(
         "nccl.internal_error",
-        r"ncclInternalError|internal error - please report this issue to the NCCL developers",
-        "NCCL detected an unexpected state, such as peers with another NCCL version",
+        r"ncclInternalError|internal error - please report this issue to the NCCL developers|not find NET with id",
+        "NCCL detected an unexpected state: peers with another NCCL version, or a fault of this release",
         "ncclInternalError: Internal check failed.",
         "read, not run: NVIDIA/nccl-tests#166",
     ),
@@ -146,6 +147,44 @@ TEXTS = (
         "read, not run: NCCL's guide, troubleshooting",
     ),
     Text(
+        "nccl.gpu_direct",
+        r"ibv_reg_dmabuf_mr failed|ibv_reg_mr\w* failed with error (?:Invalid argument|Bad address)",
+        "the network card could not register memory of a GPU (GPUDirect RDMA)",
+        "misc/ibvwrap.cc:288 NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported",
+        "NVIDIA/nccl#778, NVIDIA/nccl#1842",
+    ),
+    Text(
+        "nccl.algorithm",
+        r"[Nn]o algorithm/protocol available",
+        "no algorithm is left for a collective, because NCCL_ALGO or NCCL_PROTO allows only some",
+        "enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available",
+        "NVIDIA/nccl#653",
+    ),
+    Text(
+        "nccl.bridge",
+        r"NCCL INFO NET/Socket ?: Using .*\](?:br-|docker|virbr|cni|flannel)[\w.-]{0,40}:(?P<address>[\d.]+)<",
+        "NCCL also uses the bridge of a container network, which other nodes cannot reach",
+        "NCCL INFO NET/Socket : Using [0]bond0:192.0.2.1<0> [1]br-3c0d91f6a2b4:172.19.0.1<0>",
+        "NVIDIA/nccl#697",
+        ordinary=True,
+    ),
+    Text(
+        "nccl.peer_to_peer",
+        r"NCCL INFO (?:Ring|Channel) [\d/]+ ?: \d+\[\w+\] -> \d+\[\w+\] via P2P/",
+        "NCCL copies directly between the GPUs of a node",
+        "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        "NVIDIA/nccl#257",
+        ordinary=True,
+    ),
+    Text(
+        "nccl.ready",
+        r"NCCL INFO (?:Launch mode|Connected all|.{1,200} - Init COMPLETE)",
+        "NCCL is ready for the first collective",
+        "NCCL INFO Connected all rings",
+        "NVIDIA/nccl#257",
+        ordinary=True,
+    ),
+    Text(
         "nccl.completion",
         r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)",
         "an RDMA transfer failed: the port, the network path or the peer is down",
@@ -164,7 +203,7 @@ TEXTS = (
     Text(
         "nccl.connect",
         r"(?:NCCL WARN .*?|socket\w+: )[Cc]onnect(?:ing)? (?:to )?(?P<address>[\da-fA-F.:]+)(?:%\w+)?<(?P<port>\d+)>"
-        r" (?:failed|returned) ?:? ?(?P<why>.+)",
+        r" (?:failed|returned) ?:? ?(?P<why>.+)|NCCL WARN Call to connect (?:failed|returned) ?:?",
         "NCCL cannot connect to a port of a peer",
         "NCCL WARN socketStartConnect: Connect to 192.168.1.2<43211> failed : Connection refused",
         READ,
@@ -203,8 +242,8 @@ TEXTS = (
     ),
     Text(
         "nccl.truncated",
-        r"[Mm]essage truncated ?: rece(?:ived|iving) \d+ bytes instead of \d+",
-        "a peer sent a message of another size, as another NCCL version does, or a rank that runs another collective",
+        r"[Mm]essage truncated ?: rece(?:ived|iving) \d+ bytes instead of \d+|collective mismatch error, local size",
+        "a peer sent a message of another size: its NCCL version, its NCCL settings or its collective differs",
         "NCCL WARN NET/Socket : message truncated : receiving 1048576 bytes instead of 65536",
         "read, not run: NCCL 2.30's source",
     ),

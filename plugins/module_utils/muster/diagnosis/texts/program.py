@@ -105,10 +105,34 @@ TEXTS = (
     ),
     Text(
         "program.checkpoint_keys",
-        r"(?:Missing|Unexpected) key\(s\) in state_dict: \"(?!module\.)(?P<name>[^\"]+)\"",
+        r"(?:Missing|Unexpected) key\(s\) in state_dict: \"(?!module\.)(?P<name>[^\"]+)\""
+        r"|Missing key in checkpoint state_dict: (?!\S{0,200}rank|\{)",
         "the checkpoint belongs to another model or model version",
         '	Missing key(s) in state_dict: "weight", "bias". ',
         RUN,
+    ),
+    Text(
+        "program.checkpoint_ranks",
+        r"Missing key in checkpoint state_dict: \S{0,200}rank|checkpoint being loaded used a DP world size of",
+        "the checkpoint was saved with another number of ranks",
+        "RuntimeError: Missing key in checkpoint state_dict: dataloader.dp_rank_2.",
+        "pytorch/torchtitan#816; DeepSpeed: runtime/zero, read",
+    ),
+    Text(
+        "program.layout",
+        r"train_batch_size is not equal to micro_batch_per_gpu|Invalid parallel dims|Mesh should not be bigger than"
+        r"|(?:world.?size|batch.?size|parallel.{0,8}size|heads|layers|n_gpus|dimension)\b.{0,80}"
+        r" (?:is not|must be|should be) (?:evenly )?(?:divisible|a multiple|equal) (?:by|of|to)",
+        "the batch sizes or the sizes of the parallel groups do not fit each other or the number of ranks",
+        "RuntimeError: world_size (1) is not divisible by 2",
+        "Megatron-LM, DeepSpeed, torchtitan, vLLM, verl: their sources, read",
+    ),
+    Text(
+        "program.same_path",
+        r"FileExistsError: \[Errno 17\] [^:]+: '(?P<name>[^']+)'",
+        "a path that the program creates exists, usually because several ranks create it at the same time",
+        "FileExistsError: [Errno 17] File exists: '/tmp/torch_extensions/torch_ext'",
+        "pytorch/pytorch#46334",
     ),
     Text(
         "program.checkpoint_sizes",

@@ -9,10 +9,19 @@ RUN = "Python 3.11, run here"
 TEXTS = (
     Text(
         "python.file_missing",
-        r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<path>[^']+)'",
+        r"(?:FileNotFoundError: (?:\[Errno 2\] [^:']{1,80}(?:: |(?='/))|[^'/]{1,80}(?='?/))"
+        r"|Repo id must be in the form .{0,60}: (?='/))'?(?P<path>(?<=')[^']+|/[^\s']+)",
         "a file that the program opens is missing",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
         RUN,
+    ),
+    Text(
+        "python.file_corrupt",
+        r"PytorchStreamReader failed|BadZipFile: |EOFError: Ran out of input|Error while deserializing header"
+        r"|ArrowInvalid: (?:Not an Arrow file|Parquet)|UnpicklingError: (?:pickle data was truncated|invalid load key)",
+        "a file is incomplete or corrupt",
+        "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+        "torch, Python, safetensors, pyarrow: their sources, read",
     ),
     Text(
         "python.script_missing",
@@ -23,7 +32,8 @@ TEXTS = (
     ),
     Text(
         "python.permission",
-        r"PermissionError: \[Errno 13?\] [^:]+(?:: '(?P<path>[^']+)')?",
+        r"PermissionError: \[Errno 13?\] [^:]+(?:: '(?P<path>[^']+)')?"
+        r"|\b(?:ba)?sh: (?:line \d+: )?\S+: Permission denied$",
         "the launch user is not permitted to read or write this file",
         "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
         RUN,
@@ -44,7 +54,8 @@ TEXTS = (
     ),
     Text(
         "python.library_missing",
-        r"(?P<name>(?<![\w.+-])lib[\w.+-]{1,100}): cannot open shared object file: No such file or directory",
+        r"(?P<name>(?<![\w.+-])lib[\w.+-]{1,100}(?=: cannot open shared object file: No such file or directory)"
+        r"|(?<=version `)(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}(?=' not found))",
         "a library of the system or of another package is missing",
         "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
         RUN,
@@ -84,7 +95,9 @@ TEXTS = (
     Text(
         "python.usage",
         r"(?P<name>torchrun|(?<![\w.-])[\w.-]{1,100}\.py): error: (?P<what>(?:unrecognized arguments|the following"
-        r" arguments|argument ).+)",
+        r" arguments|argument ).+)|You set `[\w=-]+` in (?:Lightning|your SLURM bash script)"
+        r"|unrecognized option '--|There are not enough slots available|mpirun has detected an attempt to run as root"
+        r"|No slot '?\w+'? specified on host|Hostfile (?:is empty|contains a bad)",
         "a program was called with unknown options, or without required options",
         "torchrun: error: unrecognized arguments: --nodes=2",
         "Python 3.11's argparse",
@@ -92,8 +105,8 @@ TEXTS = (
     Text(
         "python.download",
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
-        r"|[Cc]ouldn't connect to 'https?://[\w.-]+",
-        "a file could not be downloaded: the server cannot be reached from this node",
+        r"|[Cc]ouldn't connect to 'https?://[\w.-]+|GatedRepoError|RepositoryNotFoundError|40[13] Client Error",
+        "a file could not be downloaded: the server cannot be reached from this node, or rejects the request",
         "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
         "urllib3, huggingface_hub; read, not run",
     ),

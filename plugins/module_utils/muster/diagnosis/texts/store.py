@@ -25,7 +25,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.refused",
-        rf"{CALLING}\(errno: 111 |RuntimeError: Connection refused$",
+        rf"{CALLING}\(errno: 111 |RuntimeError: Connection refused$|ConnectionRefusedError: \[Errno 111\]",
         "the machine at that address responds, but no process listens on the port, or a firewall rejects connections",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " [::ffff:192.0.2.1]:29500 (errno: 111 - Connection refused).",
@@ -34,7 +34,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.unanswered",
-        rf"{CALLING}\(errno: 110 |(?:RuntimeError|what\(\)): +connect\(\) timed out",
+        rf"{CALLING}\(errno: 110 |(?:RuntimeError|what\(\)): +connect\(\) timed out|TimeoutError: \[Errno 110\]",
         "packets to that address get no reply: a firewall drops them, or the replies are lost",
         "[W427 01:04:16.149509694 socket.cpp:752] [c10d] The client socket has failed to connect to"
         " [::ffff:198.18.0.1]:3254 (errno: 110 - Connection timed out).",
@@ -43,7 +43,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.no_host",
-        rf"{CALLING}\(errno: 113 |RuntimeError: No route to host$",
+        rf"{CALLING}\(errno: 113 |RuntimeError: No route to host$|OSError: \[Errno 113\]",
         "no machine has that address, or a firewall rejects the connection",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " 145.85.0.0:37816 (errno: 113 - No route to host).",
@@ -71,7 +71,8 @@ TEXTS = (
     ),
     Text(
         "store.name",
-        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - |: host not found: ",
+        rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - |: host not found: "
+        r"|socket\.gaierror: \[Errno -[235]\]",
         "this node cannot resolve the name of the head node",
         "[W1123 19:44:30.271034287 socket.cpp:764] [c10d] The IPv6 network addresses of (headnode.invalid,"
         " 29505) cannot"
@@ -105,10 +106,11 @@ TEXTS = (
     ),
     Text(
         "store.members",
-        r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)",
+        r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)|Multi-node training enabled: num nodes"
+        r"|Init (?:nccl|torch distributed) begin",
         "the rank waits for the other members of the process group",
         "initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4",
-        "Lightning; Lightning-AI/pytorch-lightning#10098",
+        "Lightning, LlamaFactory, SGLang; Lightning-AI/pytorch-lightning#10098",
         ordinary=True,
     ),
     Text(
@@ -125,7 +127,7 @@ TEXTS = (
     Text(
         "store.in_use",
         r"listen on any local network address\. port: (?P<port>\d{1,5}).*EADDRINUSE|EADDRINUSE"
-        r"|\(errno: 98 |OSError: \[Errno 98\]|RuntimeError: Address already in use",
+        r"|\(errno: 98 |OSError: \[Errno 98\]|(?:RuntimeError|ZMQError): Address already in use",
         "another process already listens on the port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port:"
         " 28123, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
@@ -135,7 +137,7 @@ TEXTS = (
         "store.closed",
         r"[Ff]ailed to recv, got 0 bytes|(?:recvValue|sendBytes|recvVector|recvBytes) failed"
         r"|TCPStore.*(?:Broken pipe|Connection reset by peer)"
-        r"|(?:DistNetworkError|RuntimeError): (?:Broken pipe|Connection reset by peer)",
+        r"|(?:DistNetwork|Runtime|ConnectionReset)Error: (?:\[Errno 104\] )?(?:Broken pipe|Connection reset by peer)",
         "the store on the head node ended, or the connection to it was lost",
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote"
         " server shutdown or crash?",
@@ -185,6 +187,14 @@ TEXTS = (
         "the head node address or port, or the node rank, is missing or invalid in the torchrun arguments",
         "ValueError: Port is absent in endpoint: node1. Try launching with --master-port",
         "torch 2.13, torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py",
+    ),
+    Text(
+        "interference.sidecar",
+        r"\b(?:istio|linkerd2?)-proxy\b|Envoy proxy is ",
+        "the pod has a proxy of a service mesh",
+        "istio-proxy: Envoy proxy is ready",
+        "kubeflow/website#2011",
+        ordinary=True,
     ),
     Text(
         "interference.proxy_error",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..evidence import Text
 
 SIGNALS = "torch 2.13, torch/utils/data/_utils/signal_handling.py"
+# How DeepSpeed, Slurm, Python, MPI and container engines report the code of a process.
+CODE = r"(?:[Rr]eturn|[Ee]xit|EXIT)[ _](?:code|CODE|status)(?: =|:)? "
 
 TEXTS = (
     Text(
@@ -40,14 +42,15 @@ TEXTS = (
     ),
     Text(
         "system.killed",
-        r"(?:^|\s)Killed(?:\s{2,}\S.*)?$",
+        rf"(?:^|\s)Killed(?:\s{{2,}}\S.*)?$|{CODE}(?:-9|137)\b|<Signals\.SIGKILL|terminated with signal SIGKILL",
         "a process was killed by SIGKILL, sent by the OOM killer or another process",
         "./train.sh: line 4:  4711 Killed                  python train.py",
         "bash 5.2",
     ),
     Text(
         "system.bus_error",
-        r"(?:^|\s)Bus error(?: \(core dumped\))?(?:\s{2,}\S.*)?$",
+        rf"(?:^|\s)Bus error(?: \(core dumped\))?(?:\s{{2,}}\S.*)?$|{CODE}(?:-7|135)\b|<Signals\.SIGBUS"
+        r"|Unexpected bus error encountered in worker",
         "a process accessed a mapped file or shared memory for which no space was left",
         "Fatal Python error: Bus error",
         "Python 3.11's faulthandler",
@@ -107,7 +110,8 @@ TEXTS = (
         "system.crashed",
         r"Fatal Python error: (?:Segmentation fault|Aborted|Illegal instruction)|\bSIGSEGV received\b"
         r"|Signal: (?:Aborted|Segmentation fault) \(\d+\)|Segmentation fault \(core dumped\)"
-        r"|^(?:free\(\)|malloc\(\)|double free).*(?:corrupt|invalid)",
+        rf"|^(?:free\(\)|malloc\(\)|double free).*(?:corrupt|invalid)|{CODE}(?:-6|-11|134|139)\b"
+        r"|<Signals\.SIG(?:SEGV|ABRT)",
         "a process crashed in native code",
         "Fatal Python error: Segmentation fault",
         "Python 3.11's faulthandler; mpirun: NVIDIA/nccl#1611",
@@ -123,7 +127,7 @@ TEXTS = (
     Text(
         "system.oom_limit",
         r"Memory cgroup out of memory|oom-kill:constraint=CONSTRAINT_MEMCG|\bOOMKilled\b|Exceeded job memory limit"
-        r"|oom_kill event\(?s?\)? in StepId|Detected \d+ oom.kill event",
+        r"|oom_kill event\(?s?\)? in StepId|Detected \d+ oom.kill event|task \d+: Out Of Memory",
         "a process was killed because its container, job or unit reached its memory limit",
         "Memory cgroup out of memory: Killed process 4711 (python) total-vm:81234567kB",
         "Linux 6.8, mm/oom_kill.c; Slurm and Kubernetes: their documentation",
@@ -131,7 +135,7 @@ TEXTS = (
     Text(
         "system.actor_died",
         r"A worker died or was killed while executing a task|The actor died unexpectedly before finishing this task"
-        r"|ray\.exceptions\.OutOfMemoryError",
+        r"|ray\.exceptions\.OutOfMemoryError|Owner's node has crashed|detector has missed too many heartbeats",
         "a worker process of Ray ended without a word, most often because of the OOM killer",
         "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
         "OpenRLHF/OpenRLHF#187",
@@ -167,11 +171,11 @@ TEXTS = (
     ),
     Text(
         "shell.file_missing",
-        r"\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?:cd: )?(?P<path>[^\s:]+): No such file or directory"
-        r"|\bcan't cd to (?P<folder>\S+)",
+        r"(?:\b(?:sh|bash)(?:: line \d+)?:(?: \d+:)? (?:cd: )?(?=[^\s:]+: No such file or directory)"
+        r"|^Executable: (?=/\S+$))(?P<path>[^\s:]+)|\bcan't cd to (?P<folder>\S+)",
         "a folder or program does not exist at this path",
         "bash: line 1: cd: /data/job: No such file or directory",
-        "bash 5.2, dash 0.5",
+        "bash 5.2, dash 0.5, Open MPI 4.1",
     ),
     Text(
         "shell.command_missing",
@@ -187,6 +191,14 @@ TEXTS = (
         "a disk or a network file system failed",
         "OSError: [Errno 116] Stale file handle: '/data/train.csv'",
         "errno(3)",
+    ),
+    Text(
+        "system.preempted",
+        r"DUE TO (?:PREEMPTION|NODE FAILURE)|[Pp]reempted by|instance (?:was|has been) preempted|Reason: +Evicted"
+        r"|The node was low on resource",
+        "the scheduler or the cloud provider ended the job: preemption, eviction or a failed node",
+        "slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2026-01-01T08:00:00 DUE TO PREEMPTION ***",
+        "Slurm, Kubernetes: their documentation",
     ),
     Text(
         "system.time_limit",

@@ -10,10 +10,12 @@ VAGUE = frozenset(
     {
         *("nccl.system_error", "nccl.cuda_error", "nccl.internal_error", "nccl.remote", "nccl.heartbeat"),
         "nccl.invalid_usage",
-        *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout"),
+        *("rendezvous.connection", "rendezvous.timeout", "store.connect.timeout", "store.timeout", "store.closed"),
         *("system.actor_died", "system.crashed", "system.killed"),
     }
 )
+# Ordinary lines that show where a launch hangs. They tell nothing if another line names an error.
+WHERE_IT_HANGS = frozenset({"store.members", "nccl.peer_to_peer", "nccl.ready", "before.lock"})
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
 SLOW_OR_OTHER = (
     "program.straggler",
@@ -49,11 +51,14 @@ USUAL: dict[str, tuple[str, ...]] = {
     "gloo.timeout": SLOW_OR_OTHER,
     "gloo.barrier": ("program.straggler", "program.barrier", "absent.rank"),
     "nccl.timeout": SLOW_OR_OTHER,
+    "nccl.timeout 1": ("program.straggler", "fabric.peer_to_peer", "program.other_operation"),  # the first collective
     "nccl.heartbeat": SLOW_OR_OTHER,
     "nccl.connect": ("network.ports_rejected", "network.ports_filtered", "address.bridge", "interference.container"),
     "nccl.system_error": ("resources.shared_memory", "network.ports_rejected", "network.ports_filtered"),
     "nccl.cuda_error": ("fabric.manager", "gpu.driver.old", "gpu.fault", "gpu.absent"),
-    "nccl.internal_error": ("drift.nccl", "drift.torch"),
+    "nccl.internal_error": ("drift.nccl", "drift.nccl_release", "drift.torch"),
+    "nccl.truncated": ("drift.nccl", "drift.environment", "program.other_sizes"),
+    "nccl.unique_id": ("absent.nccl_id", "address.nccl_interface"),
     "nccl.closed": ("network.link_lost", "network.loss"),
     "nccl.invalid_usage": ("program.device_twice",),
     "nccl.queue_pair": ("fabric.address", "fabric.port"),
@@ -75,9 +80,14 @@ USUAL: dict[str, tuple[str, ...]] = {
     "program.checkpoint_sizes": ("program.checkpoint.sizes", "drift.code", "drift.data"),
     "python.attribute_missing": ("drift.packages", "drift.torch", "drift.code"),
     "python.file_missing": ("process.missing.file", "drift.data"),
+    "python.file_corrupt": ("resources.incomplete_file", "drift.data", "resources.disk"),
+    "ray.address": ("address.other", "address.interface_other"),
+    "ray.version": ("drift.packages", "drift.python"),
+    "ray.waiting": ("absent.node", "absent.late"),
+    "ray.connect": ("network.ports_filtered", "address.interface_other", "interference.proxy"),
     "system.no_space": ("resources.disk", "resources.inodes"),
     "system.write_failed": ("resources.disk", "resources.inodes"),
-    "system.worker_killed": MEMORY,
+    "system.worker_killed": (*MEMORY[:2], "resources.shared_memory"),
     "system.killed": MEMORY,
     "system.actor_died": MEMORY,
     "system.tasks": ("resources.tasks",),
