@@ -207,8 +207,9 @@ def recorder(lab: Lab, name: str) -> Seen:
     run = lab.launch(name, {**FAULTY, "PG_TIMEOUT": "60", "FAULT": "absent", "FAULT_STEP": "5"}).says(STEP)
     live = lab.live(name)
     why = unread(live, len(nodes.NODES))
-    run.interrupt()
-    return Seen("not read", says=tuple(why)) if why else read_seen(live)
+    seen = Seen("not read", says=tuple(why)) if why else read_seen(live)
+    run.interrupt()  # its verdict is written to the same folder
+    return seen
 
 
 def capture(lab: Lab, name: str) -> Seen:
