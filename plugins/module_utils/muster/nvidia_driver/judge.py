@@ -4,6 +4,7 @@ the units run.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from . import persistence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 FABRIC_UNIT = "nvidia-fabricmanager"
 # Kernel packages in /run/reboot-required.pkgs, written by unattended-upgrades and by the packages
 KERNEL_PACKAGES = ("linux-", "kernel-")
+IMAGE = re.compile(r"linux-image-\d")  # the kernel of one release, which may have been removed since
 # States of units that are started at boot or by another unit
 STARTED = ("enabled", "static", "indirect", "generated")
 NOT_THERE = "is not there"
@@ -62,7 +64,9 @@ def due_reasons(seen: DriverState) -> list[str]:
     """Return the reasons for a reboot that concern the kernel but not the driver."""
     stack = seen.stack
     reasons = []
-    by = [name for name in stack["reboot_required_by"] if name.startswith(KERNEL_PACKAGES)]
+    there = {f"linux-image-{release}" for release in stack["bootable"]}
+    kernels = [name for name in stack["reboot_required_by"] if name.startswith(KERNEL_PACKAGES)]
+    by = [name for name in kernels if name in there or not there or not IMAGE.match(name)]
     if stack["reboot_required"] and (by or not stack["reboot_required_by"]):
         reasons.append(f"/run/reboot-required exists{', because of ' + ', '.join(by) if by else ''}")
     newest = stack["bootable"][-1] if stack["bootable"] else stack["running"]
