@@ -250,7 +250,7 @@ CAUSES = (
         says="a variable on {node}, or a program without one, selects an interface outside the training network",
         fix=NAME_IT,
         command=ADDRESSES,
-        symptoms=ADVERTISED,
+        symptoms=(*ADVERTISED, "nccl.starting"),
         places=each_node,
         confirm=(
             Question("address.variable", "does a variable on {node} select another interface?", interface_is_another),

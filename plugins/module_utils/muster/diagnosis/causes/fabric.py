@@ -140,7 +140,14 @@ CAUSES = (
         scope="node",
         says="GPUs of {node} cannot access each other's memory: ACS or the IOMMU redirects PCIe transfers",
         fix="Disable ACS and IOMMU translation, or launch with NCCL_P2P_DISABLE=1 in launch_env",
-        symptoms=("launch.stalled", "nccl.timeout", "nccl.heartbeat", "nccl.peer_access", "nccl.peer_to_peer"),
+        symptoms=(
+            "launch.stalled",
+            "nccl.timeout",
+            "nccl.heartbeat",
+            "nccl.peer_access",
+            "nccl.peer_to_peer",
+            "nccl.starting",
+        ),
         places=with_several_gpus,
         confirm=(),
         support=(

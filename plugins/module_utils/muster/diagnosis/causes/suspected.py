@@ -5,10 +5,12 @@ Those of the group "before" failed before the launch: drivers, packages, contain
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace
+from .process import says_no_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (CausePlace(one.node, what=one.about.get("name", "")) for one in by)
+
+
+# Exceptions of a library that name the setting or argument that the library rejects.
+REJECTS = re.compile(r"(?:Value|Assertion|NotImplemented|Type|Runtime)Error$|Config|Validation|Argument")
+REJECTED = re.compile(
+    r"\b(?:must|should|cannot|can't|only|requires?|[Pp]lease|[Uu]nsupported|[Ii]nvalid|[Uu]nknown|[Ee]xpected)\b"
+    r"|\bnot (?:support|compatib|implement|allow|recogni|divisib|equal|match|a valid)"
+)
+
+
+def where_rejected(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """Yield the last exceptions of a log that a library raised because of a setting."""
+    del by
+    for one in case.all_failures:
+        kind, _, said = one.summary.partition(": ")
+        if not one.cascade and REJECTS.search(kind) and REJECTED.search(said) and says_no_reason(case, one):
+            yield CausePlace(one.node, rank=one.rank, what=one.summary)
 
 
 def suspected(name: str, group: Group, text: str, command: str, says: str, fix: str, *, become: bool = False) -> Cause:
@@ -41,6 +60,35 @@ def before(name: str, command: str, says: str, fix: str) -> Cause:
 
 
 CAUSES = (
+    Cause(
+        "program.settings",
+        scope="code",
+        says="a library rejects a setting or argument of the program: {what}",
+        fix="Change the setting that the message names. If it is right, compare the installed versions with those that"
+        " the program needs",
+        command=OnNode("python3 -m torch.utils.collect_env"),
+        symptoms=("rank.exception", "agent.ended"),
+        places=where_rejected,
+        confirm=(),
+    ),
+    suspected(
+        *("drift.build", "drift", "python.built_without", "python3 -m torch.utils.collect_env"),
+        "a package on {node} was built without {what}, which the program uses",
+        "Install a build that contains it, or do without it (backend gloo instead of nccl, USE_LIBUV=0). Show the"
+        " versions",
+    ),
+    suspected(
+        *("absent.resources", "absent", "ray.waiting", "ray status"),
+        "Ray or the scheduler has fewer free nodes, GPUs or CPUs than the job requests, or the program joined another"
+        " Ray instance (RAY_ADDRESS)",
+        "Request no more than is free, and set RAY_ADDRESS to the head node if several instances run. Show the nodes",
+    ),
+    suspected(
+        *("fabric.device_access", "gpu", "nccl.device_access", "ls -l /dev/infiniband"),
+        "the process on {node} has no access to the RDMA devices, as in a container without /dev/infiniband",
+        "Pass the devices to the container (--device=/dev/infiniband --ulimit memlock=-1, or an RDMA resource in"
+        " Kubernetes). List the devices",
+    ),
     suspected(
         *("address.family", "address", "gloo.family", "getent ahosts localhost"),
         "the ranks advertise addresses of different families (IPv4 and IPv6)",
