@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ...launch.tracebacks import FRAME
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace
-from .process import says_no_reason
+from ..symptoms import COMMUNICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,21 +25,35 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(one.node, what=one.about.get("name", "")) for one in by)
 
 
-# Exceptions of a library that name the setting or argument that the library rejects.
-REJECTS = re.compile(r"(?:Value|Assertion|NotImplemented|Type|Runtime)Error$|Config|Validation|Argument")
+# Exceptions of a library that name the setting, the argument or the use that the library rejects.
 REJECTED = re.compile(
-    r"\b(?:must|should|cannot|can't|only|requires?|[Pp]lease|[Uu]nsupported|[Ii]nvalid|[Uu]nknown|[Ee]xpected)\b"
-    r"|\bnot (?:support|compatib|implement|allow|recogni|divisib|equal|match|a valid)"
+    r"\b(?:must|should|cannot|can't|only|requires?|needs?|have to|[Pp]lease|[Uu]nsupported|[Ii]nvalid|[Uu]nknown"
+    r"|[Ee]xpect(?:s|ed)|mixed|mismatch|conflicts?|exceeds?|(?:larg|great|small)er|less)\b|n't \w|\bnot (?!found)\w"
 )
+OF_THE_SYSTEM = re.compile(
+    r"(?:OS|IO|Connection\w*|Timeout|FileNotFound|Permission|Memory|Import|ModuleNotFound)Error$"
+)
+PACKAGE = re.compile(r".*/(?:site|dist)-packages/(?P<name>[A-Za-z]\w*)")
+
+
+def raised_by_a_library(case: LaunchCase) -> Iterator[tuple[CausePlace, str]]:
+    """Yield the last exceptions of a log that a package raised, with the package."""
+    for one in case.all_failures if case.is_only_a_log else ():
+        kind, _, said = one.summary.partition(": ")
+        frames = FRAME.findall(one.traceback)
+        package = PACKAGE.match(frames[-1]) if frames else None
+        if package and said and not (one.cascade or OF_THE_SYSTEM.search(kind) or COMMUNICATION.search(one.summary)):
+            yield CausePlace(one.node, rank=one.rank, what=one.summary), package["name"]
 
 
 def where_rejected(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the last exceptions of a log that a library raised because of a setting."""
     del by
-    for one in case.all_failures:
-        kind, _, said = one.summary.partition(": ")
-        if not one.cascade and REJECTS.search(kind) and REJECTED.search(said) and says_no_reason(case, one):
-            yield CausePlace(one.node, rank=one.rank, what=one.summary)
+    return (place for place, _ in raised_by_a_library(case) if REJECTED.search(place.what))
+
+
+def which_package(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    del by
+    return (place._replace(what=name) for place, name in raised_by_a_library(case))
 
 
 def suspected(name: str, group: Group, text: str, command: str, says: str, fix: str, *, become: bool = False) -> Cause:
@@ -69,6 +84,16 @@ CAUSES = (
         command=OnNode("python3 -m torch.utils.collect_env"),
         symptoms=("rank.exception", "agent.ended"),
         places=where_rejected,
+        confirm=(),
+    ),
+    Cause(
+        "drift.release",
+        scope="code",
+        says="the installed release of {what} has a fault, or does not fit the program or the other packages",
+        fix="Install the releases that the program was tested with, or the newest ones. Check for conflicts",
+        command=OnNode("python3 -m pip check"),
+        symptoms=("rank.exception", "agent.ended"),
+        places=which_package,
         confirm=(),
     ),
     suspected(

@@ -20,7 +20,8 @@ def known_as(number: str, *names: str) -> str:
 TEXTS = (
     Text(
         "cuda.out_of_memory",
-        r"(?:CUDA|HIP|XPU) out of memory\b(?:\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB))?|RESOURCE_EXHAUSTED: Out of memory"
+        r"(?:CUDA|HIP|XPU) out of memory\b(?:\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB))?"
+        r"|RESOURCE_EXHAUSTED: Out of memory"
         r"|No available memory for the cache|larger than the (?:available KV cache|maximum number of tokens)",
         "the GPU memory is full, because of this process or other processes",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16384.00 GiB. GPU 0 has a total capacity of"
@@ -176,7 +177,7 @@ TEXTS = (
     ),
     Text(
         "cuda.driver_mismatch",
-        r"Driver/library version mismatch|forward compatibility was attempted on non supported HW"
+        r"[Dd]river/library version mismatch|forward compatibility was attempted on non supported HW"
         r"|API mismatch: the client has the version|unsupported display driver / cuda driver combination"
         + known_as("803|804", "cudaErrorSystemDriverMismatch", "cudaErrorCompatNotSupportedOnDevice"),
         "the libraries of the driver and its kernel module have different versions",

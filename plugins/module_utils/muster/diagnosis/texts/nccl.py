@@ -187,7 +187,8 @@ TEXTS = (
     ),
     Text(
         "nccl.starting",
-        r"^NCCL version \d|is using nccl==|CustomAllreduce is disabled|NCCL INFO (?:Bootstrap|Using network|.* Init START)",
+        r"^NCCL version \d|is using nccl==|CustomAllreduce is disabled"
+        r"|NCCL INFO (?:Bootstrap|Using network|.* Init START)",
         "NCCL connects the ranks of a communicator",
         "NCCL version 2.27.3+cuda12.9",
         "torch, vLLM, SGLang: their sources, read",
@@ -212,7 +213,8 @@ TEXTS = (
     ),
     Text(
         "nccl.device_access",
-        r"ibv_open_device(?:\(\))? failed|Unable to open device \S+|/dev/infiniband/\S+.{0,20}: (?:No such file|Permission)",
+        r"ibv_open_device(?:\(\))? failed|Unable to open device \S+"
+        r"|/dev/infiniband/\S+.{0,20}: (?:No such file|Permission)",
         "the process cannot open an RDMA device, as in a container without /dev/infiniband",
         "transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_bond_0",
         "NVIDIA/nccl#451",

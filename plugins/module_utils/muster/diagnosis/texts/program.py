@@ -121,7 +121,8 @@ TEXTS = (
     ),
     Text(
         "program.layout",
-        r"computed world size|train_batch_size is not equal to micro_batch_per_gpu|Invalid parallel dims|Mesh should not be bigger than"
+        r"computed world size|Invalid parallel dims|train_batch_size is not equal to micro_batch_per_gpu"
+        r"|Mesh should not be bigger than"
         r"|(?:world.?size|batch.?size|parallel.{0,8}size|heads|layers|n_gpus|dimension)\b.{0,80}"
         r" (?:is not|must be|should be) (?:evenly )?(?:divisible|a multiple|equal) (?:by|of|to)",
         "the batch sizes or the sizes of the parallel groups do not fit each other or the number of ranks",

@@ -47,14 +47,17 @@ TEXTS = (
     ),
     Text(
         "python.module_missing",
-        r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[\w.]+)'",
+        r"(?:(?:ModuleNotFoundError|ImportError): No module named '"
+        r"|(?:Error|Exception): .{0,80}(?:[Pp]lease|pip) install [`'\"]?(?!(?:the|an?|it|from)\b)"
+        r"|(?:Error|Exception): (?=[\w.-]+ (?:(?:was |is )?not (?:found|installed)\b|(?:is )?required (?:to|for)\b)))"
+        r"(?P<name>[A-Za-z][\w.-]*)",
         "a package is missing from the environment of the ranks",
         "ModuleNotFoundError: No module named 'lightning'",
         RUN,
     ),
     Text(
         "python.library_missing",
-        r"(?P<name>(?<![\w.+-])lib[\w.+-]{1,100}(?=: cannot open shared object file: No such file or directory)"
+        r"(?P<name>(?<![\w.+-])lib(?!nccl-)[\w.+-]{1,99}(?=: cannot open shared object file: No such file or directory)"
         r"|(?<=version `)(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}(?=' not found))",
         "a library of the system or of another package is missing",
         "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
@@ -65,7 +68,8 @@ TEXTS = (
         r"AttributeError: module '(?P<name>[\w.]+)' has no attribute|ImportError: cannot import name '\w+' from"
         r"|TypeError: .*got an unexpected keyword argument|undefined symbol: (?!p?nccl)"
         r"|AttributeError: '(?!NoneType)\w+' object has no attribute|VersionConflict|PackageNotFoundError"
-        r"|(?:Error|Exception): .*(?:\brequires? .{0,40}[<>=]=|(?:version|release)\b.{0,60}(?:required|incompatible|too old))",
+        r"|(?:Error|Exception): .*(?:\brequires? .{0,40}[<>=]=|\b(?:version|release)\b.{0,60}"
+        r"(?:required|incompatible|too old))",
         "the code does not match the installed version of a package, or of its own modules",
         "AttributeError: module 'torch' has no attribute 'zeroes'",
         "torch 2.13, run here",

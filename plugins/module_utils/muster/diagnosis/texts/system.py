@@ -87,7 +87,8 @@ TEXTS = (
     ),
     Text(
         "system.shared_memory",
-        r"unable to (?:write to file|resize file|open shared memory object(?=.*No space)|mmap \d+ bytes from file) </torch_[^>]+>"
+        r"unable to (?:write to file|resize file|open shared memory object(?=.*No space)"
+        r"|mmap \d+ bytes from file) </torch_[^>]+>"
         r"|unable to allocate shared memory\s?\(shm\)",
         "torch cannot create a file in /dev/shm: it is full, or the process has too many open files",
         "RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)",
