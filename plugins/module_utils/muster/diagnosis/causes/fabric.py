@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..case import LaunchCase
     from ..model import CauseAnswer, Symptom
 
+AMONG_GPUS = ("nccl.peer_to_peer", "nccl.peer_access", "nccl.starting")
 GROWS = ("link_downed", "link_error_recovery")
 
 
@@ -49,7 +50,7 @@ def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    yield from (CausePlace(one.node) for one in by if one.id in ("nccl.peer_to_peer", "nccl.peer_access"))
+    yield from (CausePlace(one.node) for one in by if one.id in AMONG_GPUS)
     if case.launch["backend"] == "nccl":
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
@@ -144,9 +145,7 @@ CAUSES = (
             "launch.stalled",
             "nccl.timeout",
             "nccl.heartbeat",
-            "nccl.peer_access",
-            "nccl.peer_to_peer",
-            "nccl.starting",
+            *AMONG_GPUS,
         ),
         places=with_several_gpus,
         confirm=(),

@@ -61,7 +61,7 @@ def others_waited(case: LaunchCase) -> bool:
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
         return True
-    if any(one.stuck for one in progress.progress(case)):
+    if any(one.stuck for one in progress.progress(case)) or timeout_was_printed(case):
         return True
     return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
 
@@ -76,7 +76,11 @@ def own_end(case: LaunchCase) -> str:
 
 def was_aborted(case: LaunchCase, failure: Failure) -> bool:
     """Return whether, in a log alone, NCCL's watchdog probably aborted the rank after a timeout."""
-    return case.is_only_a_log and failure.signal == "SIGABRT" and "nccl.timeout" in set().union(*printed(case).values())
+    return failure.signal == "SIGABRT" and timeout_was_printed(case)
+
+
+def timeout_was_printed(case: LaunchCase) -> bool:
+    return case.is_only_a_log and "nccl.timeout" in set().union(*printed(case).values())
 
 
 def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
@@ -231,7 +235,7 @@ CAUSES = (
         scope="code",
         says="the ranks do not run the same collectives in the same order",
         fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
-        symptoms=(*WAITING, *DIFFER, "program.sizes_differ", "program.saving"),
+        symptoms=(*WAITING, *DIFFER, "program.sizes_differ"),
         places=compared("operation"),
         confirm=(OTHER_OPERATION, PRINTED),
         decisive=("program.operation_differs",),
@@ -295,7 +299,7 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} did not reach the collective in which the other ranks waited",
         fix="Check the stack and last output of rank {rank}. If it sometimes does extra work, increase the timeout",
-        symptoms=(*WAITING, "gloo.barrier", "program.saving"),
+        symptoms=(*WAITING, "gloo.barrier"),
         places=ranks_behind,
         confirm=(BEHIND, ELSEWHERE),
         support=(SILENT,),

@@ -179,7 +179,7 @@ TEXTS = (
     ),
     Text(
         "nccl.ready",
-        r"NCCL INFO (?:Launch mode|Connected all|.{1,200} - Init COMPLETE)",
+        r"NCCL INFO (?:Launch mode|Connected all|.{1,200} - Init COMPLETE)|^# +\(B\) +\(elements\)",
         "NCCL is ready for the first collective",
         "NCCL INFO Connected all rings",
         "NVIDIA/nccl#257",

@@ -145,14 +145,6 @@ TEXTS = (
         RUN,
     ),
     Text(
-        "program.saving",
-        r"[Ss]aving (?:the )?(?:model|checkpoint|state)\b",
-        "a rank saves a checkpoint, for which the other ranks wait",
-        "Saving model checkpoint to /data/out/checkpoint-500",
-        "transformers; its source, read",
-        ordinary=True,
-    ),
-    Text(
         "program.no_group",
         r"Default process group has not been initialized",
         "a collective was called before init_process_group or after destroy_process_group",

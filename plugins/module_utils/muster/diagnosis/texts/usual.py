@@ -15,9 +15,7 @@ VAGUE = frozenset(
     }
 )
 # Ordinary lines that show where a launch hangs. They tell nothing if another line names an error.
-WHERE_IT_HANGS = frozenset(
-    {"store.members", "nccl.starting", "nccl.peer_to_peer", "nccl.ready", "before.lock", "program.saving"}
-)
+WHERE_IT_HANGS = frozenset({"store.members", "nccl.starting", "nccl.peer_to_peer", "nccl.ready", "before.lock"})
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
 SLOW_OR_OTHER = (
     "program.straggler",
@@ -75,7 +73,6 @@ USUAL: dict[str, tuple[str, ...]] = {
     "cuda.driver_mismatch": ("gpu.driver.mismatch", "gpu.driver.old"),
     "cuda.library": ("gpu.memory.others", "gpu.driver.old"),
     "nccl.starting": ("address.interface_other", "network.ports_filtered", "fabric.peer_to_peer"),
-    "program.saving": ("program.straggler", "program.other_operation", "resources.storage"),
     "cuda.out_of_memory": ("gpu.memory.own", "gpu.memory.others"),
     "cuda.not_enough_memory": ("gpu.memory.others",),
     "cuda.failed": ("gpu.fault", "program.illegal_access", "gpu.driver.mismatch"),
