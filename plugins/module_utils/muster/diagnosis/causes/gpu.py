@@ -247,7 +247,7 @@ CAUSES = (
         says="the driver on {node} is too old for its torch build",
         fix="Install the driver version from the plan",
         command=playbook("site.yml", tags="gpu_stack"),
-        symptoms=("cuda.driver_old", "cuda.driver_mismatch", "nccl.cuda_error", "cuda.library"),
+        symptoms=("cuda.driver_old", "cuda.driver_mismatch", "nccl.cuda_error"),
         places=where_met,
         confirm=(found("sw.cuda.driver_old", "a driver that is too old"),),
         decisive=("cuda.driver_old",),
@@ -327,7 +327,7 @@ THIS = re.compile(
 ASKED = re.compile(r"Tried to allocate " + SIZE.format("size"))
 NUMBER = re.compile(r"GPU (\d+)(?: has a total|;)")
 OTHER = re.compile(r"Process (?P<pid>\d+) has " + SIZE.format("size") + r" memory in use")
-FULL = ("cuda.out_of_memory", "cuda.not_enough_memory", "cuda.library")
+FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 
 
 # ---------------------------------------------------------------- gpu memory

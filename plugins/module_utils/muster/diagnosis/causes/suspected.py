@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..case import LaunchCase
-    from ..model import Group, Symptom
+    from ..model import Group, Places, Symptom
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -36,24 +36,21 @@ OF_THE_SYSTEM = re.compile(
 PACKAGE = re.compile(r".*/(?:site|dist)-packages/(?P<name>[A-Za-z]\w*)")
 
 
-def raised_by_a_library(case: LaunchCase) -> Iterator[tuple[CausePlace, str]]:
-    """Yield the last exceptions of a log that a package raised, with the package."""
-    for one in case.all_failures if case.is_only_a_log else ():
-        kind, _, said = one.summary.partition(": ")
-        frames = FRAME.findall(one.traceback)
-        package = PACKAGE.match(frames[-1]) if frames else None
-        if package and said and not (one.cascade or OF_THE_SYSTEM.search(kind) or COMMUNICATION.search(one.summary)):
-            yield CausePlace(one.node, rank=one.rank, what=one.summary), package["name"]
+def raised_by_a_package(*, rejected: bool) -> Places:
+    """Return a function that yields the last exceptions of a log that a package raised: those that reject something, or
+    the names of the packages."""
 
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+        del by
+        for one in case.all_failures if case.is_only_a_log else ():
+            kind, _, said = one.summary.partition(": ")
+            package = PACKAGE.match((FRAME.findall(one.traceback) or [""])[-1])
+            if one.cascade or not package or OF_THE_SYSTEM.search(kind) or COMMUNICATION.search(one.summary):
+                continue
+            if not rejected or REJECTED.search(said):
+                yield CausePlace(one.node, rank=one.rank, what=one.summary if rejected else package["name"])
 
-def where_rejected(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (place for place, _ in raised_by_a_library(case) if REJECTED.search(place.what))
-
-
-def which_package(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    del by
-    return (place._replace(what=name) for place, name in raised_by_a_library(case))
+    return places
 
 
 def suspected(name: str, group: Group, text: str, command: str, says: str, fix: str, *, become: bool = False) -> Cause:
@@ -83,7 +80,7 @@ CAUSES = (
         " the program needs",
         command=OnNode("python3 -m torch.utils.collect_env"),
         symptoms=("rank.exception", "agent.ended"),
-        places=where_rejected,
+        places=raised_by_a_package(rejected=True),
         confirm=(),
     ),
     Cause(
@@ -93,7 +90,7 @@ CAUSES = (
         fix="Install the releases that the program was tested with, or the newest ones. Check for conflicts",
         command=OnNode("python3 -m pip check"),
         symptoms=("rank.exception", "agent.ended"),
-        places=which_package,
+        places=raised_by_a_package(rejected=False),
         confirm=(),
     ),
     suspected(
@@ -109,7 +106,7 @@ CAUSES = (
         "Request no more than is free, and set RAY_ADDRESS to the head node if several instances run. Show the nodes",
     ),
     suspected(
-        *("fabric.device_access", "gpu", "nccl.device_access", "ls -l /dev/infiniband"),
+        *("fabric.device_access", "gpu", "nccl.queue_pair", "ls -l /dev/infiniband"),
         "the process on {node} has no access to the RDMA devices, as in a container without /dev/infiniband",
         "Pass the devices to the container (--device=/dev/infiniband --ulimit memlock=-1, or an RDMA resource in"
         " Kubernetes). List the devices",

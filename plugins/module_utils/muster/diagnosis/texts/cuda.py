@@ -31,19 +31,12 @@ TEXTS = (
     ),
     Text(
         "cuda.not_enough_memory",
-        r"CUDA error: out of memory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED"
+        r"CUDA error: out of memory|CU(?:BLAS|DNN)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)"
         r"|Cuda failure (?:\d+ )?'?out of memory|Free memory on device .{0,80} is less than desired GPU memory"
         + known_as("2", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"),
         "the GPU memory was full when a library requested memory without torch's allocator",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,
-    ),
-    Text(
-        "cuda.library",
-        r"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED",
-        "a CUDA library could not start: the GPU memory was full, or the driver does not fit the library",
-        "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
-        "read, not run: PaddlePaddle/Paddle#1190",
     ),
     Text(
         "cuda.invalid_device",
@@ -58,7 +51,7 @@ TEXTS = (
         r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
         r"|no GPUs found!|CUDA driver initialization failed|CUDA unknown error - this may be"
         r"|couldn't communicate with the NVIDIA driver|Failed to initialize NVML: (?!Driver/library)"
-        r"|Failed to infer device type|CUDA is not available"
+        r"|Failed to infer device type|Error: .{0,80}CUDA is not available"
         + known_as("100", "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE"),
         "the process sees no GPU: no GPU is present, the driver is not loaded, or the GPUs are hidden",
         "RuntimeError: No CUDA GPUs are available",
@@ -186,7 +179,8 @@ TEXTS = (
     ),
     Text(
         "cuda.too_few",
-        r"[Bb]ut your machine only has|(?<!total )number of (?:available|visible) (?:CUDA )?(?:GPUs|devices)",
+        r"[Bb]ut your machine only has"
+        r"|(?:larger|greater|less than or equal)\b.{0,30} number of (?:available|visible) (?:CUDA )?(?:GPUs|devices)",
         "the launch asks for more GPUs than are visible",
         "MisconfigurationException: You requested gpu: [0, 1] But your machine only has: [0]",
         "Lightning; vLLM",

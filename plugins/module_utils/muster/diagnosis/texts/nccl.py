@@ -206,18 +206,10 @@ TEXTS = (
     Text(
         "nccl.queue_pair",
         r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid|ibv_poll_cq)(?:\(\))? failed|Call to"
-        r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
+        r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)|NET/IB : Unable to open device",
         "an RDMA connection could not be established: a GID is missing, the subnets differ, or a port is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         READ,
-    ),
-    Text(
-        "nccl.device_access",
-        r"ibv_open_device(?:\(\))? failed|Unable to open device \S+"
-        r"|/dev/infiniband/\S+.{0,20}: (?:No such file|Permission)",
-        "the process cannot open an RDMA device, as in a container without /dev/infiniband",
-        "transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_bond_0",
-        "NVIDIA/nccl#451",
     ),
     Text(
         "nccl.connect",

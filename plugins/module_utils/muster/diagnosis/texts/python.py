@@ -47,13 +47,19 @@ TEXTS = (
     ),
     Text(
         "python.module_missing",
-        r"(?:(?:ModuleNotFoundError|ImportError): No module named '"
-        r"|(?:Error|Exception): .{0,80}(?:[Pp]lease|pip) install [`'\"]?(?!(?:the|an?|it|from)\b)"
-        r"|(?:Error|Exception): (?=[\w.-]+ (?:(?:was |is )?not (?:found|installed)\b|(?:is )?required (?:to|for)\b)))"
-        r"(?P<name>[A-Za-z][\w.-]*)",
+        r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[\w.]+)'",
         "a package is missing from the environment of the ranks",
         "ModuleNotFoundError: No module named 'lightning'",
         RUN,
+    ),
+    Text(
+        "python.package_wanted",
+        r"(?:Error|Exception): (?:.{0,80}(?:[Pp]lease|pip) install [`'\"]?(?!(?:the|an?|it|from)\b)"
+        r"|(?=[\w.-]+ (?:(?:was |is )?not (?:found|installed)\b|(?:is )?required (?:to|for)\b)))"
+        r"(?P<name>[A-Za-z][\w.-]*)",
+        "a program asks for a package that is not installed",
+        "ImportError: Apex was not found. Please see the README for installation instructions",
+        "NVIDIA-NeMo/Speech#8814, NVIDIA/apex#1258",
     ),
     Text(
         "python.library_missing",
@@ -116,7 +122,7 @@ TEXTS = (
         "python.download",
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
         r"|[Cc]ouldn't connect to 'https?://[\w.-]+|GatedRepoError|RepositoryNotFoundError"
-        r"|\b4\d\d Client Error|\b5\d\d Server Error|Too Many Requests|not a valid model identifier|Read timed out\."
+        r"|\b4\d\d Client Error|\b5\d\d Server Error|HTTP Error [45]\d\d|not a valid model identifier"
         r"|does not appear to have a file named|cannot find the requested files in the cached path",
         "a file could not be downloaded: the server cannot be reached from this node, or rejects the request",
         "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",

@@ -71,7 +71,6 @@ USUAL: dict[str, tuple[str, ...]] = {
     "cuda.not_ready": ("fabric.manager",),
     "cuda.too_few": ("gpu.fewer_than_ranks", "gpu.hidden"),
     "cuda.driver_mismatch": ("gpu.driver.mismatch", "gpu.driver.old"),
-    "cuda.library": ("gpu.memory.others", "gpu.driver.old"),
     "nccl.starting": ("address.interface_other", "network.ports_filtered", "fabric.peer_to_peer"),
     "cuda.out_of_memory": ("gpu.memory.own", "gpu.memory.others"),
     "cuda.not_enough_memory": ("gpu.memory.others",),
