@@ -1,8 +1,8 @@
 """Public reports of failed distributed training with labels, and the score of the diagnosis on them.
 
 The reports are in tests/unit/diagnosis/cases/reports, in two halves. open.yml is for development; closed.yml is for one
-final score. The address of the source decides the half: `half_of`. second.yml is a later set, which was scored once
-before it was used for development. Fields of a report:
+final score. The address of the source decides the half: `half_of`. second.yml and third.yml are later sets, which
+were scored once before they were used for development. Fields of a report:
 
 - source, tool, family: the address of the thread, the program that wrote the logs, and the kind of fault
 - truth: the cause that the resolution in the thread gives
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "unit/diagnosis/cases/reports"
 HALVES = ("open", "closed")
-SECOND = "second"
+LATER = ("second", "third")  # sets
 LABELS = ("causes", "outside", "missing", "unknown")
 MOST_COUNTED = 3  # causes of an answer
 SURE = ("confirmed", "likely")

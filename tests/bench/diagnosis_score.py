@@ -33,7 +33,7 @@ def answer(report: Report) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score the diagnosis on public reports.")
-    parser.add_argument("half", choices=("open", "second", "closed"))
+    parser.add_argument("half", choices=("open", "second", "third", "closed"))
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--final", action="store_true", help="score the closed half; the score must be published")
     chosen = parser.parse_args()

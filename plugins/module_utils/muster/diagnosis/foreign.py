@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..launch.launchers import OTHERS, TORCHRUN
 from .arguments import is_host
+from .case import UNNAMED
 from .hand_typed import rank_end, running
 from .launched import Gathered, shape_of
 from .log_arguments import endpoint, number
@@ -55,7 +56,8 @@ def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
         "stop_began": 0.0,
     }
     names = dict.fromkeys((*told, *(source.node for source in lines.lines if not source.kind)))
-    nodes = [node_end(node, lines.lines.get(LineSource(node), ())) for node in names]
+    # A line of no known node keeps a place, because most causes need one.
+    nodes = [node_end(node or UNNAMED, lines.lines.get(LineSource(node), ())) for node in names]
     shape = shape_of(launch, list(rank_ends(lines, planned)), nodes, Gathered())
     last = [line for text in logs.values() if (line := text.rstrip().rpartition("\n")[2])]
     return {**shape, "told": {node: options for node, options in told.items() if options}, "last": last}

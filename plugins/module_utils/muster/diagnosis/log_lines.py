@@ -26,6 +26,9 @@ TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d
 SYSLOG = r"(?:(?P<host>[\w.-]{1,253}) [\w./@:-]{1,100}?\[(?P<pid>\d{1,10})\]: )?"
 ON_TIME = re.compile(rf"{TIME} (?:std(?:out|err) (?P<part>[FP]) |{SYSLOG})")
 ON_DATE = re.compile(rf"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? {SYSLOG}")
+OF_LOGGER = re.compile(
+    r"(?:CRITICAL|DEBUG|ERROR|INFO|WARNING) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,100}:\d+\]? ?"
+)
 OF_TASK = re.compile(r" {0,6}(?P<task>\d{1,6}): ")
 OF_NCCL = re.compile(r"(?=(?P<host>[A-Za-z0-9][\w.-]{0,252}):(?P<pid>\d{1,10}):\d+ \[(?P<device>\d{1,3})\] )")
 OF_TOOL = re.compile(r"(?:pdsh@[\w.-]+|clush): ")
@@ -37,6 +40,7 @@ BY_FIRST: dict[str, tuple[re.Pattern[str], ...]] = {
     **dict.fromkeys("0123456789", (ON_TIME, OF_TASK, *IN_WORDS)),
     **dict.fromkeys("JFMASOND", (ON_DATE, *IN_WORDS)),
     " ": (OF_TASK,),
+    **dict.fromkeys("CDEIW", (ON_DATE, OF_LOGGER, *IN_WORDS)),
     "[": (
         re.compile(r"(?=\[rank(?P<rank>\d{1,6})\]:)"),
         re.compile(r"\[rank: (?P<rank>\d{1,6})\] "),
@@ -60,6 +64,7 @@ BY_FIRST: dict[str, tuple[re.Pattern[str], ...]] = {
     ),
 }
 MOST_PREFIXES = 6
+BEFORE_HEADING = re.compile(r"it/s|s/it|[Ee]xception: |[Ee]rror: ")  # a progress bar or the words of a logger
 # Keys of structured loggers, with the most specific first.
 MESSAGES = ("log", "message", "msg", "MESSAGE", "text", "textPayload")
 MORE_MESSAGES = ("exc_info", "exception", "stack_trace", "traceback")
@@ -70,6 +75,7 @@ MOST_OF_THEM = 0.9  # share of the lines of a file with a host before them, if t
 LONGEST_LINE = 8000
 
 FIRST, MARKED, LAST = 4_000, 4_000, 16_000  # characters of one source
+DIGITS = re.compile(r"\d+")
 # Words of errors and of launch arguments: a line with one of them is kept, even if it is in the middle of a log.
 CONSPICUOUS = ("rror", "WARN", "ailed", "xception", "imed out", "illed", "enied", "nranks", "MASTER_", "nnodes")
 
@@ -87,6 +93,7 @@ class KeptLines:
     """The lines of one source: the first ones, conspicuous ones, and the last ones."""
 
     def __init__(self) -> None:
+        self.shapes: set[str] = set()
         self.first: list[str] = []
         self.marked: list[str] = []
         self.last: deque[str] = deque()
@@ -105,6 +112,9 @@ class KeptLines:
             old = self.last.popleft()
             self.size -= len(old) + 1
             if self.marks > 0 and any(word in old for word in CONSPICUOUS) and not old.endswith(HEADING):
+                if (shape := DIGITS.sub("0", old)) in self.shapes:
+                    continue
+                self.shapes.add(shape)
                 self.marked.append(old)
                 self.marks -= len(old) + 1
 
@@ -143,8 +153,8 @@ def without_prefixes(line: str, found: dict[str, str], hosts: Collection[str]) -
         if not match.end():
             break
         line = line[match.end() :]
-    if line.endswith(HEADING) and ("it/s" in line or "s/it" in line):
-        line = HEADING  # printed behind a progress bar
+    if line.endswith(HEADING) and BEFORE_HEADING.search(line):
+        line = HEADING
     return line, found
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OF_NCCL = "NCCL_SOCKET_IFNAME"
 OF_ENGINES = [
     *(ipaddress.ip_network(f"172.{number}.0.0/16") for number in range(17, 30)),
-    *map(ipaddress.ip_network, ("10.88.0.0/16", "10.244.0.0/16", "192.168.122.0/24")),
+    *map(ipaddress.ip_network, ("10.88.0.0/16", "10.244.0.0/16", "192.168.122.0/24", "169.254.0.0/16")),
 ]
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
 ADVERTISED = (*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout", "gloo.timeout", "ray.address")
@@ -105,7 +105,7 @@ def may_be_shared(case: LaunchCase, address: str) -> bool:
 
 
 def of_an_engine(address: str) -> bool:
-    """Return whether the address is in a default network of Docker, Podman, libvirt or flannel."""
+    """Return whether the address is in a default network of Docker, Podman, libvirt or flannel, or link-local."""
     try:
         return any(ipaddress.ip_address(address) in network for network in OF_ENGINES)
     except ValueError:
@@ -250,7 +250,7 @@ CAUSES = (
         says="a variable on {node}, or a program without one, selects an interface outside the training network",
         fix=NAME_IT,
         command=ADDRESSES,
-        symptoms=ADVERTISED,
+        symptoms=(*ADVERTISED, "nccl.starting"),
         places=each_node,
         confirm=(
             Question("address.variable", "does a variable on {node} select another interface?", interface_is_another),

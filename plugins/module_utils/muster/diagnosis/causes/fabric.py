@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..case import LaunchCase
     from ..model import CauseAnswer, Symptom
 
+AMONG_GPUS = ("nccl.peer_to_peer", "nccl.peer_access", "nccl.starting")
 GROWS = ("link_downed", "link_error_recovery")
 
 
@@ -49,7 +50,7 @@ def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    yield from (CausePlace(one.node) for one in by if one.id in ("nccl.peer_to_peer", "nccl.peer_access"))
+    yield from (CausePlace(one.node) for one in by if one.id in AMONG_GPUS)
     if case.launch["backend"] == "nccl":
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
@@ -140,7 +141,12 @@ CAUSES = (
         scope="node",
         says="GPUs of {node} cannot access each other's memory: ACS or the IOMMU redirects PCIe transfers",
         fix="Disable ACS and IOMMU translation, or launch with NCCL_P2P_DISABLE=1 in launch_env",
-        symptoms=("launch.stalled", "nccl.timeout", "nccl.heartbeat", "nccl.peer_access", "nccl.peer_to_peer"),
+        symptoms=(
+            "launch.stalled",
+            "nccl.timeout",
+            "nccl.heartbeat",
+            *AMONG_GPUS,
+        ),
         places=with_several_gpus,
         confirm=(),
         support=(

@@ -91,7 +91,7 @@ CAUSES = (
         scope="config",
         says="ranks advertise {what}, a container address that other nodes cannot reach",
         fix="Run the container with the host network (--network=host)",
-        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
+        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout", *CALLED_HEAD),
         places=contained,
         confirm=(Question("interference.bridge", "is {what} in a container bridge network?", is_in_a_container),),
         support=(OF_AN_ENGINE,),

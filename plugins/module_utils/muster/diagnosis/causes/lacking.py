@@ -157,7 +157,7 @@ CAUSES = (
         says="the package {what} is missing from the environment of {node}",
         fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
-        symptoms=("python.module_missing",),
+        symptoms=("python.module_missing", "python.package_wanted"),
         places=nodes_without("name"),
         confirm=(ONLY_THERE,),
         support=(PACKAGES_DIFFER,),

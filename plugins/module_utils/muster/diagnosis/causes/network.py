@@ -121,7 +121,7 @@ CAUSES = (
         says="packets to ephemeral ports are dropped ({what}), so ranks cannot reach each other after the rendezvous",
         fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
-        symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
+        symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error", "nccl.starting"),
         places=unless_held_up(ways_between(*PORTS)),
         confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS, by_hand=RULES),),
     ),

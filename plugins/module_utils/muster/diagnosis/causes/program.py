@@ -61,7 +61,7 @@ def others_waited(case: LaunchCase) -> bool:
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
         return True
-    if any(one.stuck for one in progress.progress(case)):
+    if any(one.stuck for one in progress.progress(case)) or timeout_was_printed(case):
         return True
     return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
 
@@ -76,7 +76,11 @@ def own_end(case: LaunchCase) -> str:
 
 def was_aborted(case: LaunchCase, failure: Failure) -> bool:
     """Return whether, in a log alone, NCCL's watchdog probably aborted the rank after a timeout."""
-    return case.is_only_a_log and failure.signal == "SIGABRT" and "nccl.timeout" in set().union(*printed(case).values())
+    return failure.signal == "SIGABRT" and timeout_was_printed(case)
+
+
+def timeout_was_printed(case: LaunchCase) -> bool:
+    return case.is_only_a_log and "nccl.timeout" in set().union(*printed(case).values())
 
 
 def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
@@ -456,5 +460,6 @@ OF_CODE = (
         "the script uses a GPU, but torch in the launch environment is a CPU build",
         "Set cluster_backend or pytorch_variant to match the machines, or use an environment with a CUDA build",
         node=True,
+        also=("python.built_without",),
     ),
 )

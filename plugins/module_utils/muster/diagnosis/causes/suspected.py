@@ -5,21 +5,52 @@ Those of the group "before" failed before the launch: drivers, packages, contain
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from ...launch.tracebacks import FRAME
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace
+from ..symptoms import COMMUNICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..case import LaunchCase
-    from ..model import Group, Symptom
+    from ..model import Group, Places, Symptom
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (CausePlace(one.node, what=one.about.get("name", "")) for one in by)
+
+
+# Exceptions of a library that name the setting, the argument or the use that the library rejects.
+REJECTED = re.compile(
+    r"\b(?:must|should|cannot|can't|only|requires?|needs?|have to|[Pp]lease|[Uu]nsupported|[Ii]nvalid|[Uu]nknown"
+    r"|[Ee]xpect(?:s|ed)|mixed|mismatch|conflicts?|exceeds?|(?:larg|great|small)er|less)\b|n't \w|\bnot (?!found)\w"
+)
+OF_THE_SYSTEM = re.compile(
+    r"(?:OS|IO|Connection\w*|Timeout|FileNotFound|Permission|Memory|Import|ModuleNotFound)Error$"
+)
+PACKAGE = re.compile(r".*/(?:site|dist)-packages/(?P<name>[A-Za-z]\w*)")
+
+
+def raised_by_a_package(*, rejected: bool) -> Places:
+    """Return a function that yields the last exceptions of a log that a package raised: those that reject something, or
+    the names of the packages."""
+
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+        del by
+        for one in case.all_failures if case.is_only_a_log else ():
+            kind, _, said = one.summary.partition(": ")
+            package = PACKAGE.match((FRAME.findall(one.traceback) or [""])[-1])
+            if one.cascade or not package or OF_THE_SYSTEM.search(kind) or COMMUNICATION.search(one.summary):
+                continue
+            if not rejected or REJECTED.search(said):
+                yield CausePlace(one.node, rank=one.rank, what=one.summary if rejected else package["name"])
+
+    return places
 
 
 def suspected(name: str, group: Group, text: str, command: str, says: str, fix: str, *, become: bool = False) -> Cause:
@@ -41,6 +72,45 @@ def before(name: str, command: str, says: str, fix: str) -> Cause:
 
 
 CAUSES = (
+    Cause(
+        "program.settings",
+        scope="code",
+        says="a library rejects a setting or argument of the program: {what}",
+        fix="Change the setting that the message names. If it is right, compare the installed versions with those that"
+        " the program needs",
+        command=OnNode("python3 -m torch.utils.collect_env"),
+        symptoms=("rank.exception", "agent.ended"),
+        places=raised_by_a_package(rejected=True),
+        confirm=(),
+    ),
+    Cause(
+        "drift.release",
+        scope="code",
+        says="the installed release of {what} has a fault, or does not fit the program or the other packages",
+        fix="Install the releases that the program was tested with, or the newest ones. Check for conflicts",
+        command=OnNode("python3 -m pip check"),
+        symptoms=("rank.exception", "agent.ended"),
+        places=raised_by_a_package(rejected=False),
+        confirm=(),
+    ),
+    suspected(
+        *("drift.build", "drift", "python.built_without", "python3 -m torch.utils.collect_env"),
+        "a package on {node} was built without {what}, which the program uses",
+        "Install a build that contains it, or do without it (backend gloo instead of nccl, USE_LIBUV=0). Show the"
+        " versions",
+    ),
+    suspected(
+        *("absent.resources", "absent", "ray.waiting", "ray status"),
+        "Ray or the scheduler has fewer free nodes, GPUs or CPUs than the job requests, or the program joined another"
+        " Ray instance (RAY_ADDRESS)",
+        "Request no more than is free, and set RAY_ADDRESS to the head node if several instances run. Show the nodes",
+    ),
+    suspected(
+        *("fabric.device_access", "gpu", "nccl.queue_pair", "ls -l /dev/infiniband"),
+        "the process on {node} has no access to the RDMA devices, as in a container without /dev/infiniband",
+        "Pass the devices to the container (--device=/dev/infiniband --ulimit memlock=-1, or an RDMA resource in"
+        " Kubernetes). List the devices",
+    ),
     suspected(
         *("address.family", "address", "gloo.family", "getent ahosts localhost"),
         "the ranks advertise addresses of different families (IPv4 and IPv6)",

@@ -56,7 +56,8 @@ TEXTS = (
     ),
     Text(
         "before.container",
-        r"could not select device driver .*gpu|nvidia-container-cli: |unknown or invalid runtime name: nvidia"
+        r"could not select device driver .*gpu|nvidia-container-cli: |OCI runtime (?:create|start) failed"
+        r"|\b(?:Create|Run)Container(?:Config)?Error\b|exec format error|unknown or invalid runtime name: nvidia"
         r"|pyxis: (?:container start failed|failed to import)|\b(?:ImagePullBackOff|ErrImagePull)\b",
         "a container could not be started with GPUs, or its image could not be loaded",
         'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',

@@ -79,7 +79,7 @@ TEXTS = (
     ),
     Text(
         "gloo.interface",
-        r"Unable to find (?:interface|address) for: (?P<name>\S+)",
+        r"(?<!rp != nullptr\. )Unable to find (?:interface|address) for: (?P<name>\S+)",
         "the interface in GLOO_SOCKET_IFNAME does not exist on this node, or has no address",
         "RuntimeError: [enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa !="
         " nullptr. Unable to find address for: eth7",
@@ -87,7 +87,8 @@ TEXTS = (
     ),
     Text(
         "gloo.hostname",
-        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as|bind: Cannot assign",
+        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as|bind: Cannot assign"
+        r"|rp != nullptr\. Unable to find address for",
         "the host name of the node does not resolve to one of its addresses, so Gloo advertises the loopback address",
         "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
         " loopback address"

@@ -83,7 +83,8 @@ TEXTS = (
     ),
     Text(
         "nccl.internal_error",
-        r"ncclInternalError|internal error - please report this issue to the NCCL developers|not find NET with id",
+        r"ncclInternalError|internal error - please report this issue to the NCCL developers|not find NET with id"
+        r"|graph/(?:xml|topo)\.\w+:\d+ NCCL WARN",
         "NCCL detected an unexpected state: peers with another NCCL version, or a fault of this release",
         "ncclInternalError: Internal check failed.",
         "read, not run: NVIDIA/nccl-tests#166",
@@ -178,15 +179,25 @@ TEXTS = (
     ),
     Text(
         "nccl.ready",
-        r"NCCL INFO (?:Launch mode|Connected all|.{1,200} - Init COMPLETE)",
+        r"NCCL INFO (?:Launch mode|Connected all|.{1,200} - Init COMPLETE)|^# +\(B\) +\(elements\)",
         "NCCL is ready for the first collective",
         "NCCL INFO Connected all rings",
         "NVIDIA/nccl#257",
         ordinary=True,
     ),
     Text(
+        "nccl.starting",
+        r"^NCCL version \d|is using nccl==|CustomAllreduce is disabled"
+        r"|NCCL INFO (?:Bootstrap|Using network|.* Init START)",
+        "NCCL connects the ranks of a communicator",
+        "NCCL version 2.27.3+cuda12.9",
+        "torch, vLLM, SGLang: their sources, read",
+        ordinary=True,
+    ),
+    Text(
         "nccl.completion",
-        r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)",
+        r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)"
+        r"|transport retry counter exceeded|IBV_WC_\w+_ERR|[Gg]ot completion with error:",
         "an RDMA transfer failed: the port, the network path or the peer is down",
         "NCCL WARN NET/IB : Got completion from peer 10.216.210.236<54862> with status=12 opcode=0 len=0 vendor err 129"
         " (Recv)",
@@ -195,7 +206,7 @@ TEXTS = (
     Text(
         "nccl.queue_pair",
         r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid|ibv_poll_cq)(?:\(\))? failed|Call to"
-        r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
+        r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)|NET/IB : Unable to open device",
         "an RDMA connection could not be established: a GID is missing, the subnets differ, or a port is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         READ,

@@ -50,7 +50,8 @@ TEXTS = (
     ),
     Text(
         "program.operation_differs",
-        rf"{MISMATCH}.*Op type: (?P<what>.{{1,200}})",
+        rf"{MISMATCH}.*Op type: (?P<what>.{{1,200}})|OpType=(?P<own>\w+),.*but Rank \d+ is running collective:"
+        r" CollectiveFingerPrint\((?:SequenceNumber=\d+, ?)?OpType=(?!(?P=own)\b)",
         "torch found that the ranks run different collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
         " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
@@ -120,7 +121,8 @@ TEXTS = (
     ),
     Text(
         "program.layout",
-        r"train_batch_size is not equal to micro_batch_per_gpu|Invalid parallel dims|Mesh should not be bigger than"
+        r"computed world size|Invalid parallel dims|train_batch_size is not equal to micro_batch_per_gpu"
+        r"|Mesh should not be bigger than"
         r"|(?:world.?size|batch.?size|parallel.{0,8}size|heads|layers|n_gpus|dimension)\b.{0,80}"
         r" (?:is not|must be|should be) (?:evenly )?(?:divisible|a multiple|equal) (?:by|of|to)",
         "the batch sizes or the sizes of the parallel groups do not fit each other or the number of ranks",

@@ -53,8 +53,17 @@ TEXTS = (
         RUN,
     ),
     Text(
+        "python.package_wanted",
+        r"(?:Error|Exception): (?:.{0,80}(?:[Pp]lease|pip) install [`'\"]?(?!(?:the|an?|it|from)\b)"
+        r"|(?=[\w.-]+ (?:(?:was |is )?not (?:found|installed)\b|(?:is )?required (?:to|for)\b)))"
+        r"(?P<name>[A-Za-z][\w.-]*)",
+        "a program asks for a package that is not installed",
+        "ImportError: Apex was not found. Please see the README for installation instructions",
+        "NVIDIA-NeMo/Speech#8814, NVIDIA/apex#1258",
+    ),
+    Text(
         "python.library_missing",
-        r"(?P<name>(?<![\w.+-])lib[\w.+-]{1,100}(?=: cannot open shared object file: No such file or directory)"
+        r"(?P<name>(?<![\w.+-])lib(?!nccl-)[\w.+-]{1,99}(?=: cannot open shared object file: No such file or directory)"
         r"|(?<=version `)(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}(?=' not found))",
         "a library of the system or of another package is missing",
         "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
@@ -63,7 +72,10 @@ TEXTS = (
     Text(
         "python.attribute_missing",
         r"AttributeError: module '(?P<name>[\w.]+)' has no attribute|ImportError: cannot import name '\w+' from"
-        r"|TypeError: .*got an unexpected keyword argument|undefined symbol: (?!p?nccl)",
+        r"|TypeError: .*got an unexpected keyword argument|undefined symbol: (?!p?nccl)"
+        r"|AttributeError: '(?!NoneType)\w+' object has no attribute|VersionConflict|PackageNotFoundError"
+        r"|(?:Error|Exception): .*(?:\brequires? .{0,40}[<>=]=|\b(?:version|release)\b.{0,60}"
+        r"(?:required|incompatible|too old))",
         "the code does not match the installed version of a package, or of its own modules",
         "AttributeError: module 'torch' has no attribute 'zeroes'",
         "torch 2.13, run here",
@@ -94,8 +106,12 @@ TEXTS = (
     ),
     Text(
         "python.usage",
-        r"(?P<name>torchrun|(?<![\w.-])[\w.-]{1,100}\.py): error: (?P<what>(?:unrecognized arguments|the following"
-        r" arguments|argument ).+)|You set `[\w=-]+` in (?:Lightning|your SLURM bash script)"
+        r": error: (?:unrecognized arguments|the following arguments|(?:ambiguous|one of the) |argument \S+: )"
+        r"|(?:[Uu]nsupported|[Ii]nvalid) \w{0,20}(?:nproc|nnodes|num_(?:processes|machines|nodes|gpus))\w* value"
+        r"|No such option: |Missing (?:option|argument) '|Could not override '|is not in struct$|invalid option -- "
+        r"|(?:sbatch|salloc|srun): error: (?!.*(?:[Tt]imed out|[Cc]ontact|[Cc]onnect)).*(?:submission failed"
+        r"|[Uu]nable to (?:allocate|create step)|[Ii]nvalid)|not used by the HfArgumentParser"
+        r"|You set `[\w=-]+` in (?:Lightning|your SLURM bash script)"
         r"|unrecognized option '--|There are not enough slots available|mpirun has detected an attempt to run as root"
         r"|No slot '?\w+'? specified on host|Hostfile (?:is empty|contains a bad)",
         "a program was called with unknown options, or without required options",
@@ -105,9 +121,19 @@ TEXTS = (
     Text(
         "python.download",
         r"HTTPS?ConnectionPool\(host='(?P<name>[\w.-]+)'(?!.*ProxyError)|LocalEntryNotFoundError"
-        r"|[Cc]ouldn't connect to 'https?://[\w.-]+|GatedRepoError|RepositoryNotFoundError|40[13] Client Error",
+        r"|[Cc]ouldn't connect to 'https?://[\w.-]+|GatedRepoError|RepositoryNotFoundError"
+        r"|\b4\d\d Client Error|\b5\d\d Server Error|HTTP Error [45]\d\d|not a valid model identifier"
+        r"|does not appear to have a file named|cannot find the requested files in the cached path",
         "a file could not be downloaded: the server cannot be reached from this node, or rejects the request",
         "ConnectionError: HTTPSConnectionPool(host='models.example', port=443): Max retries exceeded with url: /a",
         "urllib3, huggingface_hub; read, not run",
+    ),
+    Text(
+        "python.built_without",
+        r"(?:Error|Exception): .*(?:built without|not (?:compiled|built) with|(?:doesn't|does not) have) (?!CUDA )"
+        r"(?P<name>[A-Za-z][\w-]*) (?:support|built[ -]?in|enabled)",
+        "a package was built without a component that the program uses",
+        "RuntimeError: use_libuv was requested but PyTorch was built without libuv support",
+        "hiyouga/LlamaFactory#7806, open-mmlab/mmdetection#8307",
     ),
 )

@@ -52,7 +52,7 @@ TEXTS = (
     ),
     Text(
         "store.connect.no_route",
-        rf"{CALLING}\(errno: 101 ",
+        rf"{CALLING}\(errno: 101 |OSError: \[Errno 101\]",
         "this node has no route to that address",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " 145.85.0.0:37816 (errno: 101 - Network is unreachable).",
@@ -107,7 +107,8 @@ TEXTS = (
     Text(
         "store.members",
         r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: (?P<joined>\d+)/(?P<expected>\d+)|Multi-node training enabled: num nodes"
-        r"|Init (?:nccl|torch distributed) begin",
+        r"|Init (?:nccl|torch distributed) begin|[Ii]nitializing (?:torch distributed|TorchBackend)"
+        r"|distributed init \(rank \d+\)|Rendezvous'ing worker group|Starting elastic_operator with launch configs",
         "the rank waits for the other members of the process group",
         "initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4",
         "Lightning, LlamaFactory, SGLang; Lightning-AI/pytorch-lightning#10098",

@@ -6,7 +6,9 @@ from ..evidence import Text
 
 SIGNALS = "torch 2.13, torch/utils/data/_utils/signal_handling.py"
 # How DeepSpeed, Slurm, Python, MPI and container engines report the code of a process.
-CODE = r"(?:[Rr]eturn|[Ee]xit|EXIT)[ _](?:code|CODE|status)(?: =|:)? "
+CODE = (
+    r"(?:(?:[Rr]eturn|[Ee]xit|EXIT)[ _](?:[Cc]ode|CODE|status)|exitCode|exited with(?: error)? code)(?: =|:|=)?\s{0,8}"
+)
 
 TEXTS = (
     Text(
@@ -85,7 +87,8 @@ TEXTS = (
     ),
     Text(
         "system.shared_memory",
-        r"unable to (?:write to file|resize file|open shared memory object|mmap \d+ bytes from file) </torch_[^>]+>"
+        r"unable to (?:write to file|resize file|open shared memory object(?=.*No space)"
+        r"|mmap \d+ bytes from file) </torch_[^>]+>"
         r"|unable to allocate shared memory\s?\(shm\)",
         "torch cannot create a file in /dev/shm: it is full, or the process has too many open files",
         "RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)",
@@ -93,7 +96,8 @@ TEXTS = (
     ),
     Text(
         "system.files",
-        r"\[Errno 24\] |Too many open files(?! in system)|received 0 items of ancdata",
+        r"\[Errno 24\] |Too many open files(?! in system)|received 0 items of ancdata"
+        r"|unable to open shared memory object </torch_[^>]+> in read-write mode(?!: No space)",
         "the process reached its limit of open files and connections",
         "OSError: [Errno 24] Too many open files: '/data/part-00012.bin'",
         "Python 3.11, run here",

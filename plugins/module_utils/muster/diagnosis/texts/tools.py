@@ -23,7 +23,9 @@ TEXTS = (
         "ray.waiting",
         r"Waiting for creating a placement group|fulfill resource request \{(?!'node:)|less than total desired GPUs"
         r"|number of required \w+ exceeds the total number of available|\b0/\d+ nodes are available: "
-        r"|Requested node configuration is not available",
+        r"|cannot be scheduled right now|[Pp]lacement groups? (?:creation timed out|to be ready)"
+        r"|group startup timed out"
+        r"|[Nn]ode has no GPU available|not allocate any GPUs|Insufficient nvidia\.com",
         "Ray or the scheduler waits for nodes or GPUs that it does not have",
         "ValueError: Total available GPUs 8.0 is less than total desired GPUs 16",
         "vLLM, verl, Kubernetes, Slurm: their sources, read; vllm-project/aibrix#927",

@@ -15,7 +15,7 @@ VAGUE = frozenset(
     }
 )
 # Ordinary lines that show where a launch hangs. They tell nothing if another line names an error.
-WHERE_IT_HANGS = frozenset({"store.members", "nccl.peer_to_peer", "nccl.ready", "before.lock"})
+WHERE_IT_HANGS = frozenset({"store.members", "nccl.starting", "nccl.peer_to_peer", "nccl.ready", "before.lock"})
 UNREACHED = ("head.filtered", "head.nobody_listens", "head.no_host", "head.rejected", "head.no_route")
 SLOW_OR_OTHER = (
     "program.straggler",
@@ -61,6 +61,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "nccl.unique_id": ("absent.nccl_id", "address.nccl_interface"),
     "nccl.closed": ("network.link_lost", "network.loss"),
     "nccl.invalid_usage": ("program.device_twice",),
+    "python.built_without": ("drift.build", "program.torch_for_cpus"),
     "nccl.queue_pair": ("fabric.address", "fabric.port"),
     "nccl.completion": ("fabric.port", "fabric.address"),
     "nccl.shared_memory": ("resources.shared_memory",),
@@ -70,6 +71,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "cuda.not_ready": ("fabric.manager",),
     "cuda.too_few": ("gpu.fewer_than_ranks", "gpu.hidden"),
     "cuda.driver_mismatch": ("gpu.driver.mismatch", "gpu.driver.old"),
+    "nccl.starting": ("address.interface_other", "network.ports_filtered", "fabric.peer_to_peer"),
     "cuda.out_of_memory": ("gpu.memory.own", "gpu.memory.others"),
     "cuda.not_enough_memory": ("gpu.memory.others",),
     "cuda.failed": ("gpu.fault", "program.illegal_access", "gpu.driver.mismatch"),
@@ -83,7 +85,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "python.file_corrupt": ("resources.incomplete_file", "drift.data", "resources.disk"),
     "ray.address": ("address.other", "address.interface_other"),
     "ray.version": ("drift.packages", "drift.python"),
-    "ray.waiting": ("absent.node", "absent.late"),
+    "ray.waiting": ("absent.resources", "absent.node", "absent.late"),
     "ray.connect": ("network.ports_filtered", "address.interface_other", "interference.proxy"),
     "system.no_space": ("resources.disk", "resources.inodes"),
     "system.write_failed": ("resources.disk", "resources.inodes"),
