@@ -47,7 +47,7 @@ options:
       - apt reads its proxies from its own configuration files.
     type: dict
     default: {}
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode: {support: full, description: Reports the files to write. Keys are not downloaded.}
   diff_mode: {support: full}

@@ -49,7 +49,7 @@ options:
     description: Time in seconds to wait for another run that uses the same O(root).
     type: int
     default: 900
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

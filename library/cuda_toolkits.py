@@ -32,7 +32,7 @@ options:
     description: Version that C(/usr/local/cuda) must point to. If empty, any target is accepted.
     type: str
     default: ""
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode: {support: full, description: Also reports whether C(/usr/local/cuda) would change.}
   diff_mode: {support: full}

@@ -22,7 +22,7 @@ options:
       Unprivileged user that starts Python for the inspection. If the user does not exist yet, V(nobody) is used.
     type: str
     default: nobody
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode: {support: full, description: Same behaviour as without check mode.}
   diff_mode: {support: none, description: "Changes nothing, so there is no diff."}

@@ -19,7 +19,7 @@ options:
     description: Path of the file.
     type: path
     required: true
-extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.debian, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

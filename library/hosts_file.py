@@ -35,7 +35,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: [module_options.posix, action_common_attributes]
+extends_documentation_fragment: [role_options.posix, action_common_attributes]
 """
 
 EXAMPLES = r"""

@@ -37,7 +37,7 @@ options:
     type: int
     default: 0
 extends_documentation_fragment:
-  [module_options.posix, action_common_attributes, role_options.launch_users, module_options.node, module_options.mode]
+  [role_options.posix, action_common_attributes, role_options.launch_users, role_options.node, role_options.mode]
 """
 
 EXAMPLES = r"""

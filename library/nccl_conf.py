@@ -53,7 +53,7 @@ options:
     description: InfiniBand service level. If empty, the adapter setting is kept.
     type: str
     default: ""
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

@@ -86,7 +86,7 @@ options:
     type: list
     elements: dict
     default: []
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode: {support: full, description: Same behaviour as without check mode.}
   diff_mode: {support: none, description: "Changes nothing, so there is no diff."}

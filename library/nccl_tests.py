@@ -52,7 +52,7 @@ options:
     description: Path of the source archive on the node. If empty, the module only checks whether the build exists.
     type: path
     default: ""
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

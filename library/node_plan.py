@@ -145,7 +145,7 @@ options:
         type: list
         elements: str
         default: []
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

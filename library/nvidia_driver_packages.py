@@ -52,7 +52,7 @@ options:
       available.
     type: bool
     default: false
-extends_documentation_fragment: [module_options.debian, action_common_attributes]
+extends_documentation_fragment: [role_options.debian, action_common_attributes]
 author:
   - The Muster authors
 """

@@ -15,7 +15,7 @@ description:
   - A driver installed from an NVIDIA runfile is kept, and the path of its uninstaller is reported.
 options:
   node: {description: "Name of the node, used in messages.", type: str, required: true}
-extends_documentation_fragment: [module_options.debian, action_common_attributes]
+extends_documentation_fragment: [role_options.debian, action_common_attributes]
 author:
   - The Muster authors
 """

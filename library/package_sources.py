@@ -60,7 +60,7 @@ options:
       its configured sources.
     type: str
     default: ""
-extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.debian, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

@@ -44,7 +44,7 @@ options:
     suboptions:
       name: {description: File name without a folder., type: str, required: true}
       sha256: {description: SHA-256 checksum of the file., type: str, required: true}
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode:
     support: full

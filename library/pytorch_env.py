@@ -168,7 +168,7 @@ options:
     type: int
     default: 900
 extends_documentation_fragment:
-  [module_options.posix, action_common_attributes, role_options.pytorch, module_options.node]
+  [role_options.posix, action_common_attributes, role_options.pytorch, role_options.node]
 """
 
 EXAMPLES = r"""

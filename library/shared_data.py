@@ -21,7 +21,7 @@ options:
     type: dict
     default: {}
 extends_documentation_fragment:
-  [action_common_attributes, role_options.shared_data, module_options.node, module_options.mode]
+  [action_common_attributes, role_options.shared_data, role_options.node, role_options.mode]
 attributes:
   check_mode: {support: full, description: "Folders are not accessed in check mode, so that nothing is mounted."}
   diff_mode: {support: full}

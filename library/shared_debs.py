@@ -58,7 +58,7 @@ options:
       name: {description: File name., type: str, required: true}
       size: {description: Size in bytes., type: int, required: true}
       sha256: {description: SHA-256 checksum., type: str, required: true}
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode: {support: full, description: Nothing is done in check mode.}
   diff_mode: {support: none, description: There is no diff. The result contains the file names.}

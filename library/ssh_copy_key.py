@@ -21,7 +21,7 @@ options:
     description: Public key line. Set by the action plugin.
     type: str
     default: ""
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

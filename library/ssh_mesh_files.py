@@ -45,7 +45,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

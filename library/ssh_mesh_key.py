@@ -48,7 +48,7 @@ options:
     description: Whether to replace an existing key.
     type: bool
     default: false
-extends_documentation_fragment: [module_options.posix, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.posix, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

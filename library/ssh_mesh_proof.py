@@ -42,7 +42,7 @@ options:
     description: Whether to test all peers regardless of the cache.
     type: bool
     default: false
-extends_documentation_fragment: [action_common_attributes, module_options.node]
+extends_documentation_fragment: [action_common_attributes, role_options.node]
 attributes:
   check_mode:
     support: full

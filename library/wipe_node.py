@@ -58,7 +58,7 @@ options:
     suboptions:
       name: {description: Name of the account., type: str, required: true}
       comment: {description: Comment that identifies accounts created by Muster., type: str, required: true}
-extends_documentation_fragment: [module_options.debian, action_common_attributes, module_options.node]
+extends_documentation_fragment: [role_options.debian, action_common_attributes, role_options.node]
 """
 
 EXAMPLES = r"""

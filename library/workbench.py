@@ -41,7 +41,7 @@ options:
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
-  [module_options.posix, action_common_attributes, module_options.node, module_options.mode]
+  [role_options.posix, action_common_attributes, role_options.node, role_options.mode]
 """
 
 EXAMPLES = r"""

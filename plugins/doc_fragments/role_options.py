@@ -40,3 +40,30 @@ class ModuleDocFragment:
     LAUNCH_USERS = fragment("launch_users", "memlock", "nofile", "tasks")
     PYTORCH = fragment("pytorch", *PYTORCH)
     SHARED_DATA = fragment("shared_data", "mounts", "scratch", "scratch_gb")
+    NODE = """
+options:
+  node:
+    description: Name of the node in the inventory, used in messages.
+    type: str
+    required: true
+"""
+    MODE = """
+options:
+  mode:
+    description: V(manage) makes the changes that are needed. V(verify) changes nothing and fails if changes are needed.
+    type: str
+    choices: [manage, verify]
+    default: manage
+"""
+    POSIX = """
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: posix}
+"""
+    DEBIAN = """
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: debian}
+"""

@@ -106,7 +106,7 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
     ordinary = [one for one in telling if one.id in ORDINARY]
     telling = [one for one in telling if one.id not in ORDINARY]
     of_logs = "last" in case.seen  # a launch of Muster has better evidence than ordinary lines
-    hints = [one for one in ordinary if of_logs and one.id not in WHERE_IT_HANGS]
+    hints = [one for one in ordinary if one.id not in WHERE_IT_HANGS]
     if not of_logs:
         telling = telling or ordinary
     elif {one.id for one in telling} <= {"launch.stalled"} and symptoms.ends_with(case, ORDINARY):
