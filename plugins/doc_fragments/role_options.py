@@ -1,4 +1,4 @@
-"""Fragments that document the options of a role for modules with the same options: `role_options.launch`."""
+"""Fragments that document options of several modules: those of a role, as `role_options.launch`, and common ones."""
 
 from __future__ import annotations
 

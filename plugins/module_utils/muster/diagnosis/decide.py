@@ -105,12 +105,9 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
     telling = [one for one in seen if not follows(case, one)]
     ordinary = [one for one in telling if one.id in ORDINARY]
     telling = [one for one in telling if one.id not in ORDINARY]
-    of_logs = "last" in case.seen  # a launch of Muster has better evidence than ordinary lines
-    hints = [one for one in ordinary if one.id not in WHERE_IT_HANGS]
-    if not of_logs:
-        telling = telling or ordinary
-    elif {one.id for one in telling} <= {"launch.stalled"} and symptoms.ends_with(case, ORDINARY):
+    if {one.id for one in telling} <= {"launch.stalled"} and symptoms.ends_with(case, ORDINARY):
         telling += ordinary
+    hints = [one for one in ordinary if one.id not in WHERE_IT_HANGS and one not in telling]
     found = [
         judge(case, cause, place, by, ask)
         for cause in causes

@@ -124,7 +124,7 @@ def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
 
 
 def ends_with(case: LaunchCase, ids: frozenset[str]) -> bool:
-    """Return whether every log ends with one of these texts, as the logs of a hanging launch do."""
+    """Return whether every brought log ends with one of these texts, as the logs of a hanging launch do."""
     patterns = [re.compile(text.pattern) for text in TEXTS if text.id in ids]
     return all(any(one.search(line) for one in patterns) for line in case.seen.get("last", ()))
 
