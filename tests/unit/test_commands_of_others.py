@@ -28,6 +28,7 @@ IN_THE_TREE = re.compile(
 )
 # Programs, with the reason why no test runs the shown command.
 NOT_RUN = {
+    "ANSIBLE_CONFIG": "environment variable of a playbook in a folder of the reader",
     "all_reduce_perf": "it needs GPUs and nccl-tests; tests/gpu runs it on machines with GPUs",
     "apt-cache": "its output depends on the packages of a lab, on a machine with internet access",
     "apt-get": "it downloads gigabytes of drivers, on a machine with internet access",
@@ -61,6 +62,7 @@ NOT_RUN = {
     "python": "the user's training program; tests/integration launches such programs",
     "python3": "a program for nodes: its module and its verb are checked",
     "rdma": "it shows the adapters of a real machine",
+    "salloc": "tests/integration/test_slurm.py launches in an allocation",
     "sbatch": "tests/integration/test_slurm.py submits a job",
     "sha256sum": "it reads files that the previous lines downloaded",
     "scontrol": "tests/integration/test_slurm.py drains and resumes nodes",
@@ -73,6 +75,7 @@ NOT_RUN = {
     "torchrun": "tests/integration launches it; its program and the options are checked",
     "uv": "it installs into the reader's home; tests/unit/command builds and runs the package",
     "update-secureboot-policy": "it accesses the firmware of a real machine",
+    "wget": "it downloads a data set from the internet",
 }
 # Files that the reader writes according to the docs.
 OF_THE_READER = {"inventory/lab/vision.txt", "inventory/lab/vision.lock.txt", "inventory/lab/pytorch.lock.txt"}

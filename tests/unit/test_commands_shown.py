@@ -235,7 +235,9 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
     elif options.module_name != "ansible.builtin.ping":
         text = (ROOT / f"library/{options.module_name}.py").read_text()
         for name in dict(pair.split("=", 1) for pair in shlex.split(options.module_args)):
-            assert re.search(rf"^  {name}:", text, re.MULTILINE), f"{options.module_name} has no option {name}"
+            assert re.search(rf"^  {name}:|\brole_options\.{name}\b", text, re.MULTILINE), (
+                f"{options.module_name} has no option {name}"
+            )
 
 
 def check_vault(words: list[str]) -> None:

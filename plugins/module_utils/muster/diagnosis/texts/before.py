@@ -42,7 +42,7 @@ TEXTS = (
         "before.lock",
         r"as PyTorch extensions root\.\.\.$|Lock file exists in build directory",
         "torch builds an extension, or waits for the process that builds it",
-        "Using /root/.cache/torch_extensions/py311_cu128 as PyTorch extensions root...",
+        "Using /home/user/.cache/torch_extensions/py311_cu128 as PyTorch extensions root...",
         "torch/utils/file_baton.py; pytorch/pytorch#189245",
         ordinary=True,
     ),
