@@ -27,8 +27,8 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 # Exceptions of a library that name the setting, the argument or the use that the library rejects.
 REJECTED = re.compile(
-    r"\b(?:must|should|cannot|can't|only|requires?|needs?|have to|[Pp]lease|[Uu]nsupported|[Ii]nvalid|[Uu]nknown"
-    r"|[Ee]xpect(?:s|ed)|mixed|mismatch|conflicts?|exceeds?|(?:larg|great|small)er|less)\b|n't \w|\bnot (?!found)\w"
+    r"\b(?:must|should|cannot|can't|only|requires?|needs?|have to|[Pp]lease|[Uu]nsupported|[Ii]nvalid|(?i:unknown)"
+    r"|[Ee]xpect(?:s|ed)|mixed|mismatch|conflicts?|exceeds?|larger|greater|smaller|less)\b|n't \w|\bnot (?!found)\w"
 )
 OF_THE_SYSTEM = re.compile(
     r"(?:OS|IO|Connection\w*|Timeout|FileNotFound|Permission|Memory|Import|ModuleNotFound)Error$"

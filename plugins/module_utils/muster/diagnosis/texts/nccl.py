@@ -197,7 +197,7 @@ TEXTS = (
     Text(
         "nccl.completion",
         r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)"
-        r"|transport retry counter exceeded|IBV_WC_\w+_ERR|[Gg]ot completion with error:",
+        r"|transport retry counter exceeded|IBV_WC_\w+_ERR|(?i:got) completion with error:",
         "an RDMA transfer failed: the port, the network path or the peer is down",
         "NCCL WARN NET/IB : Got completion from peer 10.216.210.236<54862> with status=12 opcode=0 len=0 vendor err 129"
         " (Recv)",

@@ -109,7 +109,7 @@ TEXTS = (
         r": error: (?:unrecognized arguments|the following arguments|(?:ambiguous|one of the) |argument \S+: )"
         r"|(?:[Uu]nsupported|[Ii]nvalid) \w{0,20}(?:nproc|nnodes|num_(?:processes|machines|nodes|gpus))\w* value"
         r"|No such option: |Missing (?:option|argument) '|Could not override '|is not in struct$|invalid option -- "
-        r"|(?:sbatch|salloc|srun): error: (?!.*(?:[Tt]imed out|[Cc]ontact|[Cc]onnect)).*(?:submission failed"
+        r"|(?:sbatch|salloc|srun): error: (?!.*(?:[Tt]imed out|[Cc]on(?:tact|nect))).*(?:submission failed"
         r"|[Uu]nable to (?:allocate|create step)|[Ii]nvalid)|not used by the HfArgumentParser"
         r"|You set `[\w=-]+` in (?:Lightning|your SLURM bash script)"
         r"|unrecognized option '--|There are not enough slots available|mpirun has detected an attempt to run as root"
