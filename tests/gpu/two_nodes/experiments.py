@@ -322,11 +322,7 @@ EXPERIMENTS = (
     Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
     Experiment(
-        "recorder",
-        "flight recorders while rank 1 is absent",
-        80,
-        Expected("no verdict", ("program.straggler",)),
-        recorder,
+        "recorder", "recorders, and rank 1 is absent", 80, Expected("no verdict", ("program.straggler",)), recorder
     ),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
     Experiment("mismatch", "rank 1 calls a different collective", 60, OTHER, fault(FAULT="mismatch")),
