@@ -184,18 +184,18 @@ def _duration(found: PlannedChanges) -> Iterator[str]:
     known."""
     most = max(found["download"].values(), default=0)
     minutes = round(most * 8 / (RATE * 60e6))
-    known = (
-        [f"packages download in {plural(minutes, 'minute') if minutes else 'seconds'} at {RATE} Mbit/s"] if most else []
-    )
     kinds = {one["kind"] for one in found["rows"]}
+    slow = {"package": "installing packages", "reboot": "rebooting"}
+    parts = []
+    if most:
+        parts.append(f"packages download in {plural(minutes, 'minute') if minutes else 'seconds'} at {RATE} Mbit/s")
     if "environment" in kinds:
-        known.append(INSTALLATION)
-    slow = (
-        {"reboot": "rebooting"} if "environment" in kinds else {"package": "installing packages", "reboot": "rebooting"}
-    )
-    there = [text for kind, text in slow.items() if kind in kinds]
-    if known or there:
-        yield from _wrapped("  duration: ", "; ".join([*known, *([f"not known: {', '.join(there)}"] if there else [])]))
+        parts.append(INSTALLATION)
+        del slow["package"]
+    if there := [text for kind, text in slow.items() if kind in kinds]:
+        parts.append(f"not known: {', '.join(there)}")
+    if parts:
+        yield from _wrapped("  duration: ", "; ".join(parts))
 
 
 def _notes(found: PlannedChanges) -> Iterator[str]:
